@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/ndklab/ndklab/internal/fabric/report"
@@ -52,33 +53,24 @@ up to 5 s for them; the exit code is 1 if any still has the adapter open. --enab
 			return misuse("--enable and --disable are for one node or some, expected %s/NODE", labName)
 		}
 		sweep(cmd)
-		l, err := lab.Open(cmd.Context(), labName)
-		if err != nil {
-			return err
-		}
-		defer l.Close()
-		adapters, err := adaptersOf(cmd.Context(), l, node)
-		switch {
-		case *enable || *disable:
-			if !naming.IsSeveral(node) { // what is wrong with it, setting it finds out
-				return setAdapter(cmd.Context(), cmd.OutOrStdout(), l, node, *enable, *output)
+		return withOpen(cmd.Context(), labName, func(l *lab.Lab) error {
+			if *enable || *disable {
+				return setAdapters(cmd, l, node, *enable, *output)
 			}
-			if err == nil {
-				err = setAdapters(cmd.Context(), cmd.OutOrStdout(), l, adapters, *enable, *output)
+			adapters, err := adaptersOf(cmd.Context(), l, node)
+			if err != nil {
+				return err
 			}
-			return err
-		case err != nil:
-			return err
-		}
-		data := struct {
-			Lab   string               `json:"lab"`
-			Nodes []report.NodeAdapter `json:"nodes"`
-		}{labName, adapters}
-		return output.print(cmd.OutOrStdout(), data, func(w io.Writer) error {
-			if node != "" && !naming.IsSeveral(node) {
-				return text.WriteAdapter(w, adapters[0])
-			}
-			return text.WriteAdapters(w, adapters)
+			data := struct {
+				Lab   string               `json:"lab"`
+				Nodes []report.NodeAdapter `json:"nodes"`
+			}{labName, adapters}
+			return output.print(cmd.OutOrStdout(), data, func(w io.Writer) error {
+				if node != "" && !naming.IsSeveral(node) {
+					return text.WriteAdapter(w, adapters[0])
+				}
+				return text.WriteAdapters(w, adapters)
+			})
 		})
 	}
 	return cmd
@@ -101,58 +93,50 @@ func adaptersOf(ctx context.Context, l *lab.Lab, word string) ([]report.NodeAdap
 	return slices.DeleteFunc(all, func(a report.NodeAdapter) bool { return !slices.Contains(chosen, a.Name) }), err
 }
 
-// setAdapters enables or disables some adapters, one after the other. It goes on after one
-// that fails.
-func setAdapters(ctx context.Context, w io.Writer, l *lab.Lab, adapters []report.NodeAdapter, enable bool, output format) error {
+// setAdapters enables or disables the adapter of a node, or those of the nodes that a word
+// stands for, one after the other. It goes on after one that fails. The JSON is an object of
+// the one node, or has a list of them.
+func setAdapters(cmd *cobra.Command, l *lab.Lab, word string, enable bool, output format) error {
+	names := []string{word} // what is wrong with one, setting it finds out
+	several := naming.IsSeveral(word)
+	if several {
+		adapters, err := adaptersOf(cmd.Context(), l, word)
+		if err != nil {
+			return err
+		}
+		names = nil
+		for _, a := range adapters {
+			names = append(names, a.Name)
+		}
+	}
 	changed := struct {
 		Nodes []*node.StateChange `json:"nodes"`
 	}{[]*node.StateChange{}}
 	var failed error
-	left := false
-	for _, a := range adapters {
-		change, err := l.Nodes.Enable(ctx, a.Name, enable)
+	var text strings.Builder
+	complete := true
+	for _, name := range names {
+		change, err := l.Nodes.Enable(cmd.Context(), name, enable)
 		if err != nil {
 			failed = errors.Join(failed, err)
 			continue
 		}
 		changed.Nodes = append(changed.Nodes, change)
-		_, done := outcome(change, enable)
-		left = left || !done
+		became, done := outcome(change, enable)
+		fmt.Fprintf(&text, "%s/%s: adapter %s\n", change.Lab, change.Node, became)
+		complete = complete && done
 	}
-	if left && failed == nil {
-		failed = exitStatus(exitFailed)
-	}
-	return errors.Join(output.print(w, changed, func(w io.Writer) error {
-		for _, change := range changed.Nodes {
-			if err := writeOutcome(w, change, enable); err != nil {
-				return err
-			}
+	var data any = changed
+	if !several {
+		if failed != nil {
+			return failed
 		}
-		return nil
-	}), failed)
-}
-
-// writeOutcome writes what has become of an adapter.
-func writeOutcome(w io.Writer, change *node.StateChange, enable bool) error {
-	text, _ := outcome(change, enable)
-	_, err := fmt.Fprintf(w, "%s/%s: adapter %s\n", change.Lab, change.Node, text)
-	return err
-}
-
-// setAdapter enables or disables a node's adapter.
-func setAdapter(ctx context.Context, w io.Writer, l *lab.Lab, node string, enable bool, output format) error {
-	change, err := l.Nodes.Enable(ctx, node, enable)
-	if err != nil {
-		return err
+		data = changed.Nodes[0]
 	}
-	err = output.print(w, change, func(w io.Writer) error { return writeOutcome(w, change, enable) })
-	if err != nil {
-		return err
+	if failed == nil {
+		failed = verdict(complete)
 	}
-	if _, done := outcome(change, enable); !done {
-		return exitStatus(exitFailed)
-	}
-	return nil
+	return errors.Join(output.printText(cmd.OutOrStdout(), data, text.String()), failed)
 }
 
 // outcome says what has become of an adapter that was to be enabled or disabled,

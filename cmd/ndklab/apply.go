@@ -98,8 +98,12 @@ func applyFile(cmd *cobra.Command, file *topologyText, flags *fileFlags, dry boo
 	}
 	a := application{t.Name, dry, !d.None() || standing.Unfinished != "", standing.Unfinished, d}
 	if output == textFormat {
-		if err := written(a.announce(cmd.OutOrStdout())); err != nil {
-			return err
+		before := a.String()
+		if a.Completes != "" {
+			before = fmt.Sprintf("the last apply did not come to its end: %s\n%s", a.Completes, before)
+		}
+		if _, err := io.WriteString(cmd.OutOrStdout(), before); err != nil {
+			return written(err)
 		}
 	}
 	begin := time.Now()
@@ -108,7 +112,7 @@ func applyFile(cmd *cobra.Command, file *topologyText, flags *fileFlags, dry boo
 			return err
 		}
 	}
-	return output.print(cmd.OutOrStdout(), a, func(w io.Writer) error { return a.conclude(w, time.Since(begin)) })
+	return output.printText(cmd.OutOrStdout(), a, a.conclusion(time.Since(begin)))
 }
 
 // openLabOf connects to the lab that a topology is of.
@@ -118,35 +122,21 @@ func openLabOf(cmd *cobra.Command, text *topologyText, flags *fileFlags) (*lab.L
 		return nil, err
 	}
 	l, err := lab.Open(cmd.Context(), t.Name)
-	if problem := (*control.Error)(nil); errors.As(err, &problem) && problem.Code == control.Usage {
+	if control.CodeOf(err) == control.Usage {
 		return nil, fmt.Errorf("%w: `ndklab up` makes it", err)
 	}
 	return l, err
 }
 
-// announce says what is about to happen.
-func (a *application) announce(w io.Writer) error {
-	if a.Completes != "" {
-		if _, err := fmt.Fprintf(w, "the last apply did not come to its end: %s\n", a.Completes); err != nil {
-			return err
-		}
-	}
-	_, err := io.WriteString(w, a.String())
-	return err
-}
-
-// conclude says what has happened.
-func (a *application) conclude(w io.Writer, took time.Duration) error {
-	var err error
+// conclusion returns what has happened, in a line.
+func (a *application) conclusion(took time.Duration) string {
 	switch {
 	case !a.Changed:
-		_, err = fmt.Fprintf(w, "lab %s is as the file says: nothing changes\n", a.Lab)
+		return fmt.Sprintf("lab %s is as the file says: nothing changes\n", a.Lab)
 	case a.DryRun:
-		_, err = fmt.Fprintf(w, "lab %s would change: %s; nothing was done\n", a.Lab, a.counts())
-	default:
-		_, err = fmt.Fprintf(w, "lab %s is changed after %d ms: %s\n", a.Lab, took.Milliseconds(), a.counts())
+		return fmt.Sprintf("lab %s would change: %s; nothing was done\n", a.Lab, a.counts())
 	}
-	return err
+	return fmt.Sprintf("lab %s is changed after %d ms: %s\n", a.Lab, took.Milliseconds(), a.counts())
 }
 
 // counts is how much changes, in words.

@@ -136,7 +136,9 @@ func record(ctx context.Context, stderr io.Writer, labName string, r lab.Recordi
 	if counts == nil {
 		return err
 	}
-	tellCounts(stderr, r.Interfaces, counts)
+	for i, c := range counts {
+		fmt.Fprintln(stderr, lab.Summary(r.Interfaces[i].String(), c))
+	}
 	if errors.Is(err, unix.EPIPE) || err == nil && interrupted.Err() != nil {
 		return nil // whoever reads has had enough
 	}
@@ -159,12 +161,6 @@ func interfacesNamed(ctx context.Context, l *lab.Lab, words []topology.Endpoint)
 		}
 	}
 	return all, nil
-}
-
-func tellCounts(w io.Writer, interfaces []topology.Endpoint, counts []capture.Counts) {
-	for i, c := range counts {
-		fmt.Fprintln(w, lab.Summary(interfaces[i].String(), c))
-	}
 }
 
 func listed(interfaces []topology.Endpoint) string {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,6 +19,34 @@ import (
 // What the shell completes is what a command's usage line says of its arguments: where
 // that has LAB/NODE, names of nodes, and so on. The values of a flag are those that its
 // type has, as in text|json, or files, if that is what it takes.
+
+func completionCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "completion bash|zsh|fish",
+		Short: "Print a script by which a shell completes command lines",
+		Long: `Prints a script by which a shell completes commands, flags and their values, and the
+names of labs, nodes, interfaces and topology files. A lab that does not answer at once
+is left out. The script for bash needs the package bash-completion.`,
+		Example: `  source <(ndklab completion bash)                      in this shell alone; in ~/.bashrc, in all
+  ndklab completion zsh > "${fpath[1]}/_ndklab"
+  ndklab completion fish > ~/.config/fish/completions/ndklab.fish`,
+		Args:      arguments(1, 1, "the name of a shell: bash, zsh or fish"),
+		ValidArgs: []string{"bash", "zsh", "fish"},
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		root := cmd.Root()
+		generate := map[string]func(io.Writer) error{
+			"bash": func(w io.Writer) error { return root.GenBashCompletionV2(w, true) },
+			"zsh":  root.GenZshCompletion,
+			"fish": func(w io.Writer) error { return root.GenFishCompletion(w, true) },
+		}[args[0]]
+		if generate == nil {
+			return misuse("%q is no shell that is known here, expected bash, zsh or fish", args[0])
+		}
+		return written(generate(cmd.OutOrStdout()))
+	}
+	return cmd
+}
 
 // completeTime bounds how long somebody waits for completions: labs that do not answer
 // by then have no names.
@@ -56,17 +85,10 @@ func positional(use string) []string {
 
 // completeArgument is what the next argument may be, behind args.
 func completeArgument(cmd *cobra.Command, words, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(cmd.Context(), completeTime)
+	c, cancel := newCompleter(cmd, args, begun)
 	defer cancel()
-	c := completer{ctx: ctx, begun: begun, root: cmd.Root()}
-	if f := cmd.Flags().Lookup("topology"); f != nil && f.Changed {
-		c.file = f.Value.String()
-		if len(words) > 0 && (strings.Trim(words[0], "[]") == "LAB" || strings.HasPrefix(words[0], "LAB|")) { // which the file stands for
-			words = words[1:]
-		}
-	}
-	if len(args) > 0 {
-		c.lab, _, _ = strings.Cut(args[0], "/")
+	if c.file != "" && len(words) > 0 && (strings.Trim(words[0], "[]") == "LAB" || strings.HasPrefix(words[0], "LAB|")) { // which the file stands for
+		words = words[1:]
 	}
 	word := ""
 	switch last := len(words) - 1; {
@@ -86,6 +108,19 @@ type completer struct {
 	lab   string // that an argument before has
 	file  string // of -t
 	root  *cobra.Command
+}
+
+// newCompleter makes what completes begun behind args, until it takes too long.
+func newCompleter(cmd *cobra.Command, args []string, begun string) (*completer, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), completeTime)
+	c := &completer{ctx: ctx, begun: begun, root: cmd.Root()}
+	if f := cmd.Flags().Lookup("topology"); f != nil {
+		c.file = f.Value.String()
+	}
+	if len(args) > 0 {
+		c.lab, _, _ = strings.Cut(args[0], "/")
+	}
+	return c, cancel
 }
 
 // argument is what may stand for a word of a usage line.
@@ -166,25 +201,18 @@ func (c *completer) inLab(needed bool, of func(lab.Names) []string) ([]string, c
 
 // names is what is in a lab, or in the file of -t. It is nothing if that cannot be
 // found out.
-func (c *completer) names(labName string) lab.Names {
-	if c.file != "" {
-		t, err := readTopology(c.ctx, c.file)
-		if err != nil {
-			return lab.Names{}
+func (c *completer) names(labName string) (names lab.Names) {
+	switch {
+	case c.file != "":
+		if t, err := readTopology(c.ctx, c.file); err == nil {
+			names = lab.NamesOf(t)
 		}
-		return lab.NamesOf(t)
-	}
-	if labName == "" {
-		return lab.Names{}
-	}
-	l, err := lab.Open(c.ctx, labName)
-	if err != nil {
-		return lab.Names{}
-	}
-	defer l.Close()
-	names, err := l.Names(c.ctx)
-	if err != nil {
-		return lab.Names{}
+	case labName != "":
+		// An error is a lab without names.
+		_ = withOpen(c.ctx, labName, func(l *lab.Lab) (err error) {
+			names, err = l.Names(c.ctx)
+			return err
+		})
 	}
 	return names
 }
@@ -262,15 +290,8 @@ func flagValues(f *pflag.Flag) cobra.CompletionFunc {
 // ofLab completes what of chooses of the lab in the first argument or the file of -t.
 func ofLab(of func(lab.Names) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-		ctx, cancel := context.WithTimeout(cmd.Context(), completeTime)
+		c, cancel := newCompleter(cmd, args, begun)
 		defer cancel()
-		c := &completer{ctx: ctx, begun: begun}
-		if f := cmd.Flags().Lookup("topology"); f != nil {
-			c.file = f.Value.String()
-		}
-		if len(args) > 0 {
-			c.lab, _, _ = strings.Cut(args[0], "/")
-		}
 		return of(c.names(c.lab)), cobra.ShellCompDirectiveNoFileComp
 	}
 }

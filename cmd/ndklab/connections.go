@@ -36,17 +36,13 @@ A range or a pattern stands for several nodes: 'LAB/h[1-8]', 'LAB/leaf*'.`,
 	output := outputFlag(cmd)
 	topologyFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		sweep(cmd)
-		l, node, err := openTarget(cmd, args)
-		if err != nil {
-			return err
-		}
-		defer l.Close()
-		list, err := connectionsOf(cmd.Context(), l, node)
-		if err != nil {
-			return err
-		}
-		return output.print(cmd.OutOrStdout(), list, func(w io.Writer) error { return text.WriteConnections(w, list) })
+		return withTarget(cmd, args, func(l *lab.Lab, word string) error {
+			list, err := connectionsOf(cmd.Context(), l, word)
+			if err != nil {
+				return err
+			}
+			return output.print(cmd.OutOrStdout(), list, func(w io.Writer) error { return text.WriteConnections(w, list) })
+		})
 	}
 	return cmd
 }

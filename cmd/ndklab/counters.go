@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"io"
 	"slices"
 	"time"
@@ -61,48 +61,47 @@ interval. With -o json, each interval is one line with one object.`,
 	}
 	output := outputFlag(cmd)
 	topologyFlag(cmd)
-	watch := new(watchFlag)
-	cmd.Flags().Var(watch, "watch", "show what changes from now on, every `INTERVAL`")
+	var interval time.Duration // 0: the counters are shown once
+	cmd.Flags().Func("watch", "show what changes from now on, every `INTERVAL`", func(text string) (err error) {
+		interval, err = parseInterval(text)
+		return err
+	})
 	cmd.Flags().Lookup("watch").NoOptDefVal = "1s"
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if watch.interval > 0 && len(args) == 2 {
+		if interval > 0 && len(args) == 2 {
 			return nil // --watch INTERVAL
 		}
 		return arguments(0, 1, "one lab or node")(cmd, args)
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		// pflag leaves the interval behind --watch among the arguments.
-		if last := len(args) - 1; watch.interval > 0 && last >= 0 {
-			err := watch.Set(args[last])
+		if last := len(args) - 1; interval > 0 && last >= 0 {
+			behind, err := parseInterval(args[last])
 			if err != nil && last > 0 {
 				return misuse("%q is no interval for --watch: %w", args[last], err)
 			}
 			if err == nil {
-				args = args[:last]
+				interval, args = behind, args[:last]
 			}
 		}
-		sweep(cmd)
-		l, word, err := openTarget(cmd, args)
-		if err != nil {
-			return err
-		}
-		defer l.Close()
-		names, err := named(cmd.Context(), l, word, "node", machines)
-		if err != nil {
-			return err
-		}
-		if watch.interval > 0 {
-			return watchCounters(cmd.Context(), cmd.OutOrStdout(), l, names, watch.interval, *output)
-		}
-		nodes, err := nodesOf(cmd.Context(), l, names)
-		if err != nil {
-			return err
-		}
-		data := struct {
-			Lab   string        `json:"lab"`
-			Nodes []report.Node `json:"nodes"`
-		}{l.Info().Lab, nodes}
-		return output.print(cmd.OutOrStdout(), data, func(w io.Writer) error { return text.WriteCounters(w, nodes) })
+		return withTarget(cmd, args, func(l *lab.Lab, word string) error {
+			names, err := named(cmd.Context(), l, word, "node", machines)
+			if err != nil {
+				return err
+			}
+			if interval > 0 {
+				return watchCounters(cmd.Context(), cmd.OutOrStdout(), l, names, interval, *output)
+			}
+			nodes, err := nodesOf(cmd.Context(), l, names)
+			if err != nil {
+				return err
+			}
+			data := struct {
+				Lab   string        `json:"lab"`
+				Nodes []report.Node `json:"nodes"`
+			}{l.Info().Lab, nodes}
+			return output.print(cmd.OutOrStdout(), data, func(w io.Writer) error { return text.WriteCounters(w, nodes) })
+		})
 	}
 	return cmd
 }
@@ -116,30 +115,19 @@ func nodesOf(ctx context.Context, l *lab.Lab, names []string) ([]report.Node, er
 	return slices.DeleteFunc(all, func(n report.Node) bool { return !slices.Contains(names, n.Name) }), err
 }
 
-// A watchFlag is --watch. It is a pflag.Value.
-type watchFlag struct{ interval time.Duration }
-
 // The bounds of an interval. Asking all nodes takes a few milliseconds.
 const (
 	shortestInterval = 10 * time.Millisecond
 	longestInterval  = 24 * time.Hour
 )
 
-// Set implements pflag.Value.
-func (f *watchFlag) Set(text string) error {
+func parseInterval(text string) (time.Duration, error) {
 	interval, err := time.ParseDuration(text)
 	if err != nil || interval < shortestInterval || interval > longestInterval {
-		return fmt.Errorf("expected a time from 10ms to 24h, such as 2s")
+		return 0, errors.New("expected a time from 10ms to 24h, such as 2s")
 	}
-	f.interval = interval
-	return nil
+	return interval, nil
 }
-
-// Type implements pflag.Value: what --help calls the value.
-func (f *watchFlag) Type() string { return "INTERVAL" }
-
-// String implements pflag.Value: the default, which is not to watch.
-func (f *watchFlag) String() string { return "" }
 
 // watchCounters prints what nodes count in every interval, until ctx ends, which
 // is how it is meant to end.

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/ndklab/ndklab/internal/fabric/lab"
@@ -65,11 +63,8 @@ func dryRun(cmd *cobra.Command, file string, flags *fileFlags, seed *seedFlag, r
 	default:
 		fmt.Fprintf(cmd.ErrOrStderr(), "lab %[1]s is up, and would have to be taken down first, as --reconfigure does; `ndklab apply` changes it\n", t.Name)
 	}
-	return output.print(cmd.OutOrStdout(), newDryLab(t), func(w io.Writer) error {
-		_, err := io.WriteString(w, diff.All(t).String())
-		_, last := fmt.Fprintf(w, "lab %s would have nodes: %d, links: %d; nothing was made\n", t.Name, len(t.Nodes), len(t.Links))
-		return errors.Join(err, last)
-	})
+	return output.printText(cmd.OutOrStdout(), newDryLab(t),
+		fmt.Sprintf("%slab %s would have nodes: %d, links: %d; nothing was made\n", diff.All(t), t.Name, len(t.Nodes), len(t.Links)))
 }
 
 func newDryLab(t *topology.Topology) dryLab {

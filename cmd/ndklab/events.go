@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -36,12 +37,15 @@ that are up.`,
 	topologyFlag(cmd)
 	follow := cmd.Flags().BoolP("follow", "f", false, "go on with the events that come")
 	all := cmd.Flags().Bool("all", false, "all labs of this user")
-	since := new(sinceFlag)
-	cmd.Flags().Var(since, "since", "print no events from before `TIME`, such as 5m (ago) or 2026-01-02T15:04:05Z")
+	since := func() time.Time { return time.Time{} }
+	cmd.Flags().Func("since", "print no events from before `TIME`, such as 5m (ago) or 2026-01-02T15:04:05Z", func(text string) (err error) {
+		since, err = parseSince(text)
+		return err
+	})
 	cmd.Args = labOrAll(all)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		sweep(cmd)
-		labs, err := watchedLabs(cmd, args, *all, since.at())
+		labs, err := watchedLabs(cmd, args, *all, since())
 		if err != nil {
 			return err
 		}
@@ -137,40 +141,20 @@ func watchedLabs(cmd *cobra.Command, args []string, all bool, since time.Time) (
 	return labs, nil
 }
 
-// A sinceFlag is --since: an instant, or how long ago that was. It is a pflag.Value.
-type sinceFlag struct {
-	ago     time.Duration
-	instant time.Time
-	text    string
-}
-
-// Set implements pflag.Value.
-func (f *sinceFlag) Set(text string) error {
+// parseSince reads an instant, or how long ago it is: since when depends on when it is asked.
+func parseSince(text string) (func() time.Time, error) {
 	ago, err := time.ParseDuration(text)
-	if err == nil && ago >= 0 {
-		*f = sinceFlag{ago: ago, text: text}
-		return nil
+	switch {
+	case err == nil && ago > 0:
+		return func() time.Time { return time.Now().Add(-ago) }, nil
+	case err == nil && ago == 0:
+		return func() time.Time { return time.Time{} }, nil // since ever
 	}
 	instant, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return fmt.Errorf("expected how long ago, such as 5m, or a time, such as 2026-01-02T15:04:05Z")
+		return nil, errors.New("expected how long ago, such as 5m, or a time, such as 2026-01-02T15:04:05Z")
 	}
-	*f = sinceFlag{instant: instant, text: text}
-	return nil
-}
-
-// Type implements pflag.Value: what --help calls the value.
-func (f *sinceFlag) Type() string { return "TIME" }
-
-// String implements pflag.Value.
-func (f *sinceFlag) String() string { return f.text }
-
-// at is the instant; the zero time if there is none.
-func (f *sinceFlag) at() time.Time {
-	if f.ago > 0 {
-		return time.Now().Add(-f.ago)
-	}
-	return f.instant
+	return func() time.Time { return instant }, nil
 }
 
 // An eventWriter prints the events of labs.

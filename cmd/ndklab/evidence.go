@@ -32,12 +32,12 @@ type evidence struct {
 	replay   string          // the command that runs it again
 	log      []byte          // of a lab that has not come up
 	baseline *suite.Baseline // of a simulated run; nil: none
-	memory   *memoryFlag     // of a simulated run
+	memory   uint64          // that a simulated run may take; 0: what is left
 }
 
 // evidence is that of a run of a topology, which was read as text from a file.
 func (f *runFlags) evidence(text *topologyText, file string, t *topology.Topology) *evidence {
-	e := &evidence{topology: text, folder: filepath.Join(*f.artifacts, fmt.Sprintf("%s-%d", t.Name, t.Seed)), baseline: f.baseline.read, memory: f.memory}
+	e := &evidence{topology: text, folder: filepath.Join(*f.artifacts, fmt.Sprintf("%s-%d", t.Name, t.Seed)), baseline: f.baseline.read, memory: *f.memory}
 	if file == standardInput { // what came there is in the folder
 		file = filepath.Join(e.folder, topologyCopy)
 	}
@@ -83,8 +83,7 @@ func (e *evidence) takeLog(log io.Reader) {
 // notStarted keeps the evidence of a lab that has not come up, unless the topology or the
 // machine is to blame, and adds to the error where it is.
 func (e *evidence) notStarted(ctx context.Context, err error, say func(format string, args ...any)) error {
-	var problem *control.Error
-	if e.log == nil || ctx.Err() != nil || errors.As(err, &problem) && (problem.Code == control.Usage || problem.Code == control.Unable) {
+	if code := control.CodeOf(err); e.log == nil || ctx.Err() != nil || code == control.Usage || code == control.Unable {
 		return err
 	}
 	kept := e.keep(nil, say, func(file evidenceFile) error {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/spf13/cobra"
@@ -35,14 +36,11 @@ is left of a lab whose state file is missing.`,
 			Left    []lab.Leftover `json:"left"`
 			Removed bool           `json:"removed"`
 		}{left, !*dryRun}
-		err := output.print(cmd.OutOrStdout(), data, func(w io.Writer) error {
-			for _, l := range left {
-				if _, err := fmt.Fprintf(w, "%s: %s %s\n", l.Lab, l.Kind, l.Path); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+		var text strings.Builder
+		for _, l := range left {
+			fmt.Fprintf(&text, "%s: %s %s\n", l.Lab, l.Kind, l.Path)
+		}
+		err := output.printText(cmd.OutOrStdout(), data, text.String())
 		if problems != nil {
 			return problems
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"io"
 	"strings"
@@ -66,7 +65,7 @@ func graphArgument(cmd *cobra.Command, args []string) (name string, isFile bool,
 }
 
 // readGraph is the graph of a topology file or of a lab that is up.
-func readGraph(cmd *cobra.Command, of string, isFile bool) (*graph.Graph, error) {
+func readGraph(cmd *cobra.Command, of string, isFile bool) (g *graph.Graph, err error) {
 	if isFile {
 		t, err := readTopology(cmd.Context(), of)
 		if err != nil {
@@ -75,20 +74,15 @@ func readGraph(cmd *cobra.Command, of string, isFile bool) (*graph.Graph, error)
 		return graph.Of(t), nil
 	}
 	sweep(cmd)
-	return inspectGraph(cmd.Context(), of)
-}
-
-func inspectGraph(ctx context.Context, name string) (*graph.Graph, error) {
-	l, err := lab.Open(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	defer l.Close()
-	i, err := l.Inspect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return graph.OfLab(i.Lab, i.Nodes, i.Links, i.Externals), nil
+	err = withOpen(cmd.Context(), of, func(l *lab.Lab) error {
+		i, err := l.Inspect(cmd.Context())
+		if err != nil {
+			return err
+		}
+		g = graph.OfLab(i.Lab, i.Nodes, i.Links, i.Externals)
+		return nil
+	})
+	return g, err
 }
 
 // drawings are the forms of a graph.

@@ -47,36 +47,18 @@ nodes and links are named NODE and NODE:IFACE.`,
 	output, verbose := outputFlag(cmd), verboseFlag(cmd)
 	topologyFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		sweep(cmd)
-		l, word, err := openTarget(cmd, args)
-		if err != nil {
-			return err
-		}
-		defer l.Close()
-		i, err := l.Inspect(cmd.Context())
-		if err != nil {
-			return err
-		}
-		found := &inspection{Inspection: i}
-		if word != "" {
-			if err := found.only(cmd.Context(), l, word); err != nil {
+		return withTarget(cmd, args, func(l *lab.Lab, word string) error {
+			i, err := l.Inspect(cmd.Context())
+			if err != nil {
 				return err
 			}
-		}
-		return output.print(cmd.OutOrStdout(), found, func(w io.Writer) error {
-			state := i.State
-			if i.Unfinished != "" {
-				state += ", changed in part (" + i.Unfinished + "): `ndklab apply` does the rest"
-			}
-			err := text.WriteInspection(w, i.Lab, state, i.Seed, i.Nodes, i.Links, i.Externals, detail(*verbose || word != ""))
-			for _, a := range found.Adapters {
-				if err == nil && a.Adapter != nil {
-					if _, err = fmt.Fprintln(w); err == nil {
-						err = text.WriteAdapter(w, a)
-					}
+			found := &inspection{Inspection: i}
+			if word != "" {
+				if err := found.only(cmd.Context(), l, word); err != nil {
+					return err
 				}
 			}
-			return err
+			return output.print(cmd.OutOrStdout(), found, func(w io.Writer) error { return found.write(w, detail(*verbose || word != "")) })
 		})
 	}
 	return cmd
@@ -86,6 +68,23 @@ nodes and links are named NODE and NODE:IFACE.`,
 type inspection struct {
 	*lab.Inspection
 	Adapters []report.NodeAdapter `json:"adapters,omitempty"` // of nodes that are named
+}
+
+// write writes the inspection for people.
+func (i *inspection) write(w io.Writer, d text.Detail) error {
+	state := i.State
+	if i.Unfinished != "" {
+		state += ", changed in part (" + i.Unfinished + "): `ndklab apply` does the rest"
+	}
+	err := text.WriteInspection(w, i.Lab, state, i.Seed, i.Nodes, i.Links, i.Externals, d)
+	for _, a := range i.Adapters {
+		if err == nil && a.Adapter != nil {
+			if _, err = fmt.Fprintln(w); err == nil {
+				err = text.WriteAdapter(w, a)
+			}
+		}
+	}
+	return err
 }
 
 // only leaves what a word names: nodes with their links and adapters, or links.

@@ -30,21 +30,8 @@ NODE:IFACE.`,
   ndklab link reset pair/client:eth0
   ndklab link down 'fabric/leaf*:up1'
   ndklab link down -t examples/pair.ndklab.yaml client:eth0`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return misuse("there is no command %q of links%s", args[0], didYouMean(cmd.SuggestionsFor(args[0])))
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cmd.SetOut(cmd.ErrOrStderr())
-			if err := cmd.Help(); err != nil {
-				return err
-			}
-			return exitStatus(exitUsage)
-		},
 	}
-	cmd.SuggestionsMinimumDistance = 2
+	needCommand(cmd, " of links")
 	for _, command := range []*cobra.Command{
 		linkShowCommand(), linkSetCommand(), linkResetCommand(), linkDownCommand(), linkUpCommand(),
 		linkPartitionCommand(), linkHealCommand(), linkVerifyCommand(),
@@ -73,9 +60,9 @@ kernel, because there is nothing to do); whether it is up; and what it has done 
 		},
 	}
 	output := outputFlag(cmd)
-	file := topologyFlag(cmd)
+	topologyFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return withLinks(cmd, *file, args, true, func(l *lab.Lab, endpoints, _ []string) error {
+		return withLinks(cmd, args, true, func(l *lab.Lab, endpoints, _ []string) error {
 			return showLinks(cmd, l, endpoints, *output, text.WriteLinks)
 		})
 	}
@@ -104,10 +91,10 @@ docs/topology.md explains each, under Impairments and Faults.`,
 		Args: arguments(2, -1, "a link and KEY=VALUE..."),
 	}
 	output := outputFlag(cmd)
-	file := topologyFlag(cmd)
-	from := cmd.Flags().String("from", "", "change only what this `NODE` sends")
+	topologyFlag(cmd)
+	from := fromFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return withLinks(cmd, *file, args, false, func(l *lab.Lab, endpoints, args []string) error {
+		return withLinks(cmd, args, false, func(l *lab.Lab, endpoints, args []string) error {
 			change, err := unlessInterrupted(cmd.Context(), func() (topology.Change, error) {
 				change, err := topology.ParseChange(readFile, args)
 				if err != nil {
@@ -118,14 +105,15 @@ docs/topology.md explains each, under Impairments and Faults.`,
 			if err != nil {
 				return err
 			}
-			err = eachOf(endpoints, func(endpoint string) error { return l.Links.Set(cmd.Context(), endpoint, *from, change) })
-			if err != nil {
-				return err
-			}
-			return showLinks(cmd, l, endpoints, *output, text.WriteSettings)
+			return changeLinks(cmd, l, endpoints, *output, func(endpoint string) error { return l.Links.Set(cmd.Context(), endpoint, *from, change) })
 		})
 	}
 	return cmd
+}
+
+// fromFlag adds --from.
+func fromFlag(cmd *cobra.Command) *string {
+	return cmd.Flags().String("from", "", "change only what this `NODE` sends")
 }
 
 func linkResetCommand() *cobra.Command {
@@ -137,25 +125,13 @@ directions or, with --from, in the direction of the packets that the node sends.
 the link is up does not change.`,
 		Example: `  ndklab link reset pair/client:eth0
   ndklab link reset pair/client:eth0 --from client`,
-		Args: arguments(1, 1, "one link"),
 	}
-	output := outputFlag(cmd)
-	file := topologyFlag(cmd)
-	from := cmd.Flags().String("from", "", "change only what this `NODE` sends")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return withLinks(cmd, *file, args, false, func(l *lab.Lab, endpoints, _ []string) error {
-			err := eachOf(endpoints, func(endpoint string) error { return l.Links.Reset(cmd.Context(), endpoint, *from) })
-			if err != nil {
-				return err
-			}
-			return showLinks(cmd, l, endpoints, *output, text.WriteSettings)
-		})
-	}
-	return cmd
+	from := fromFlag(cmd)
+	return linkChangeCommand(cmd, func(l lab.Links, ctx context.Context, endpoint string) error { return l.Reset(ctx, endpoint, *from) })
 }
 
 func linkDownCommand() *cobra.Command {
-	return linkSwitchCommand(&cobra.Command{
+	return linkChangeCommand(&cobra.Command{
 		Use:   "down LAB/NODE:IFACE [-o text|json] [-t FILE]",
 		Short: "Take a link down",
 		Long: `Takes a link down, as if its cable were pulled: the interfaces at its ends lose their
@@ -167,7 +143,7 @@ carrier, and packets under way are lost. A link that is down already stays down.
 }
 
 func linkUpCommand() *cobra.Command {
-	return linkSwitchCommand(&cobra.Command{
+	return linkChangeCommand(&cobra.Command{
 		Use:     "up LAB/NODE:IFACE [-o text|json] [-t FILE]",
 		Short:   "Bring a link up again",
 		Long:    `Brings up a link that "link down", a partition or the topology file took down.`,
@@ -175,21 +151,25 @@ func linkUpCommand() *cobra.Command {
 	}, lab.Links.Up)
 }
 
-// linkSwitchCommand completes a command that takes a link down or up.
-func linkSwitchCommand(cmd *cobra.Command, do func(lab.Links, context.Context, string) error) *cobra.Command {
+// linkChangeCommand completes a command that does something to links, each by an endpoint.
+func linkChangeCommand(cmd *cobra.Command, do func(lab.Links, context.Context, string) error) *cobra.Command {
 	cmd.Args = arguments(1, 1, "one link")
 	output := outputFlag(cmd)
-	file := topologyFlag(cmd)
+	topologyFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return withLinks(cmd, *file, args, false, func(l *lab.Lab, endpoints, _ []string) error {
-			err := eachOf(endpoints, func(endpoint string) error { return do(l.Links, cmd.Context(), endpoint) })
-			if err != nil {
-				return err
-			}
-			return showLinks(cmd, l, endpoints, *output, text.WriteSettings)
+		return withLinks(cmd, args, false, func(l *lab.Lab, endpoints, _ []string) error {
+			return changeLinks(cmd, l, endpoints, *output, func(endpoint string) error { return do(l.Links, cmd.Context(), endpoint) })
 		})
 	}
 	return cmd
+}
+
+// changeLinks calls do for each endpoint, and prints what the links are set to then.
+func changeLinks(cmd *cobra.Command, l *lab.Lab, endpoints []string, output format, do func(endpoint string) error) error {
+	if err := eachOf(endpoints, do); err != nil {
+		return err
+	}
+	return showLinks(cmd, l, endpoints, output, text.WriteSettings)
 }
 
 // eachOf calls do for each name, also after one that it fails of, but not when it is
@@ -239,9 +219,9 @@ stand for several nodes: 'h[1-8],leaf*'. A partition takes the place of an earli
 		Args: labArguments(1, -1, "a lab and sets of nodes"),
 	}
 	output := outputFlag(cmd)
-	file := topologyFlag(cmd)
+	topologyFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return withLab(cmd, *file, args, func(l *lab.Lab, args []string) error {
+		return withLab(cmd, args, func(l *lab.Lab, args []string) error {
 			var sets [][]string
 			for _, arg := range args {
 				var set []string
@@ -274,9 +254,9 @@ but for those that "link down" took down as well.`,
 		Args:    labArguments(0, 0, "one lab"),
 	}
 	output := outputFlag(cmd)
-	file := topologyFlag(cmd)
+	topologyFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return withLab(cmd, *file, args, func(l *lab.Lab, _ []string) error {
+		return withLab(cmd, args, func(l *lab.Lab, _ []string) error {
 			links, err := l.Links.Heal(cmd.Context())
 			return tellSwitched(cmd, l, links, "up", *output, err)
 		})
@@ -294,12 +274,9 @@ func tellSwitched(cmd *cobra.Command, l *lab.Lab, links []string, state string, 
 		State string   `json:"state"`
 		Links []string `json:"links"`
 	}{l.Info().Lab, state, links}
-	return output.print(cmd.OutOrStdout(), data, func(w io.Writer) error {
-		text := fmt.Sprintf("lab %s: links that are %s: %d\n", data.Lab, state, len(links))
-		for _, link := range links {
-			text += "  " + link + "\n"
-		}
-		_, err := io.WriteString(w, text)
-		return err
-	})
+	text := fmt.Sprintf("lab %s: links that are %s: %d\n", data.Lab, state, len(links))
+	for _, link := range links {
+		text += "  " + link + "\n"
+	}
+	return output.printText(cmd.OutOrStdout(), data, text)
 }

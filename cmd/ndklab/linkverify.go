@@ -29,7 +29,7 @@ idle. Faults that match RDMA packets do not match probes.`,
 		Args: arguments(1, 1, "one link"),
 	}
 	output := outputFlag(cmd)
-	file := topologyFlag(cmd)
+	topologyFlag(cmd)
 	flags := cmd.Flags()
 	var probes lab.Probes
 	flags.IntVar(&probes.Count, "count", 0, fmt.Sprintf("how many probes in each direction, up to %d; absent: 1000, or what takes 10 s", lab.MaxProbes))
@@ -41,7 +41,7 @@ idle. Faults that match RDMA packets do not match probes.`,
 				return misuse("--%s %d, expected 1 at least", name, value)
 			}
 		}
-		return withLinks(cmd, *file, args, false, func(l *lab.Lab, endpoints, _ []string) error {
+		return withLinks(cmd, args, false, func(l *lab.Lab, endpoints, _ []string) error {
 			if len(endpoints) > 1 {
 				return misuse("%q is %d links, expected one: probes of several at once would be late", args[0], len(endpoints))
 			}
@@ -53,10 +53,7 @@ idle. Faults that match RDMA packets do not match probes.`,
 			if err != nil {
 				return err
 			}
-			if !v.Passed {
-				return exitStatus(exitFailed)
-			}
-			return nil
+			return verdict(v.Passed)
 		})
 	}
 	return cmd

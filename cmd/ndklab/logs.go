@@ -30,15 +30,22 @@ is 0 after Ctrl-C, too. With -o json, each line is one line with one object.`,
 	output := outputFlag(cmd)
 	topologyFlag(cmd)
 	follow := cmd.Flags().BoolP("follow", "f", false, "go on with the lines that come")
-	tail := tailFlag(-1)
-	cmd.Flags().Var(&tail, "tail", "print the last `N` only of the lines that there are")
+	tail := -1 // all
+	cmd.Flags().Func("tail", "print the last `N` only of the lines that there are", func(text string) error {
+		n, err := strconv.ParseUint(text, 10, 31)
+		if err != nil {
+			return errors.New("expected a number of lines")
+		}
+		tail = int(n)
+		return nil
+	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		sweep(cmd)
 		labName, word, err := targetArgument(cmd, args)
 		if err != nil {
 			return err
 		}
-		options := lab.LogOptions{Tail: int(tail), Follow: *follow}
+		options := lab.LogOptions{Tail: tail, Follow: *follow}
 		if word != "" {
 			if options.Nodes, err = namedIn(cmd.Context(), labName, word); err != nil {
 				return err
@@ -55,22 +62,3 @@ is 0 after Ctrl-C, too. With -o json, each line is one line with one object.`,
 	}
 	return cmd
 }
-
-// A tailFlag is a number of lines; negative: all. It is a pflag.Value.
-type tailFlag int
-
-// Set implements pflag.Value.
-func (f *tailFlag) Set(text string) error {
-	n, err := strconv.ParseUint(text, 10, 31)
-	if err != nil {
-		return errors.New("expected a number of lines")
-	}
-	*f = tailFlag(n)
-	return nil
-}
-
-// Type implements pflag.Value: what --help calls the value.
-func (f *tailFlag) Type() string { return "N" }
-
-// String implements pflag.Value: the default, which is all.
-func (f *tailFlag) String() string { return "" }

@@ -1,3 +1,10 @@
+// Go's runtime reads how many processors a cgroup grants when a program starts, and
+// again and again later. A lab has a process per node, each of which would: they take
+// the machine's number of processors instead.
+
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
+
 // Command ndklab runs RDMA labs on one machine: see ndklab --help.
 //
 // Here is one file for each command: flags in, text or JSON out. What a command does
@@ -111,7 +118,6 @@ func interruptible() (context.Context, func()) {
 func exitCode(ctx context.Context, err error) int {
 	var (
 		status  exitStatus
-		problem *control.Error
 		invalid topology.ErrorList
 	)
 	switch {
@@ -123,11 +129,13 @@ func exitCode(ctx context.Context, err error) int {
 		return exitInterrupted
 	case errors.As(err, &invalid), errors.Is(err, errCommandLine):
 		return exitUsage
-	case errors.As(err, &problem) && problem.Code == control.Usage:
+	}
+	switch control.CodeOf(err) {
+	case control.Usage:
 		return exitUsage
-	case errors.As(err, &problem) && problem.Code == control.Unmet:
+	case control.Unmet:
 		return exitFailed
-	case errors.As(err, &problem) && problem.Code == control.Unable:
+	case control.Unable:
 		return exitUnable
 	}
 	return exitFault

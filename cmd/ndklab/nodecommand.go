@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"syscall"
@@ -99,12 +98,12 @@ func nodeCommand(action lab.Action, short, long string) *cobra.Command {
 		Args: arguments(1, -1, "one node or more"),
 	}
 	output := outputFlag(cmd)
-	file := topologyFlag(cmd)
+	topologyFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		changed := struct {
 			Nodes []*lab.NodeChange `json:"nodes"`
 		}{[]*lab.NodeChange{}}
-		failed := withNodes(cmd, *file, args, func(l *lab.Lab, node string) error {
+		failed := withNodes(cmd, args, func(l *lab.Lab, node string) error {
 			change, err := act(cmd, l, node, action)
 			if err == nil {
 				changed.Nodes = append(changed.Nodes, change)
@@ -114,14 +113,11 @@ func nodeCommand(action lab.Action, short, long string) *cobra.Command {
 		if len(changed.Nodes) == 0 && failed != nil {
 			return failed
 		}
-		return errors.Join(failed, output.print(cmd.OutOrStdout(), changed, func(w io.Writer) error {
-			for _, c := range changed.Nodes {
-				if _, err := fmt.Fprintf(w, "%s/%s %s\n", c.Lab, c.Name, became(c, action)); err != nil {
-					return err
-				}
-			}
-			return nil
-		}))
+		var text strings.Builder
+		for _, c := range changed.Nodes {
+			fmt.Fprintf(&text, "%s/%s %s\n", c.Lab, c.Name, became(c, action))
+		}
+		return errors.Join(failed, output.printText(cmd.OutOrStdout(), changed, text.String()))
 	}
 	return cmd
 }
@@ -150,31 +146,24 @@ func became(c *lab.NodeChange, action lab.Action) string {
 	return "is " + c.State + already + strings.TrimPrefix(c.InWords(), c.State)
 }
 
-// withNodes calls do for every node that the arguments name, LAB/NODE or, with a
-// topology file, NODE, where NODE may be a range or a pattern. It goes on after a node that do fails of, but not when it is
-// interrupted.
-func withNodes(cmd *cobra.Command, file string, args []string, do func(l *lab.Lab, node string) error) error {
+// withNodes calls do for every node that the arguments name, LAB/NODE or, with -t, NODE, where
+// NODE may be a range or a pattern. It goes on after a node that do fails of, but not when it
+// is interrupted.
+func withNodes(cmd *cobra.Command, args []string, do func(l *lab.Lab, node string) error) error {
 	type place struct{ lab, node string }
 	var nodes []place
-	var labName string
 	sweep(cmd)
-	if file != "" {
-		t, err := readTopology(cmd.Context(), file)
-		if err != nil {
-			return err
-		}
-		labName = t.Name
+	labName, err := fileLab(cmd)
+	if err != nil {
+		return err
 	}
 	for _, arg := range args {
-		n := place{labName, arg}
-		if file == "" {
+		n, expected := place{labName, arg}, "NODE"
+		if labName == "" {
 			n.lab, n.node, _ = strings.Cut(arg, "/")
+			expected = "LAB/NODE"
 		}
 		if n.lab == "" || n.node == "" || strings.Contains(n.node, "/") {
-			expected := "LAB/NODE"
-			if file != "" {
-				expected = "NODE"
-			}
 			return misuse("%q is no node, expected %s", arg, expected)
 		}
 		nodes = append(nodes, n)

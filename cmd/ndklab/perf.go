@@ -110,10 +110,7 @@ in a topology file.`,
 		if result.Interrupted {
 			return exitStatus(exitInterrupted)
 		}
-		if !result.Passed {
-			return exitStatus(exitFailed)
-		}
-		return nil
+		return verdict(result.Passed)
 	}
 	return cmd
 }
@@ -124,7 +121,7 @@ type perfFlags struct {
 	sizes  []string
 	nodes  []string
 	mixed  bool
-	memory *memoryFlag
+	memory *uint64
 }
 
 // perfKeys are the flags whose values are those of the workload's key of the same name.
@@ -279,7 +276,7 @@ func (p *perfFlags) simulated(cmd *cobra.Command, args []string, files *fileFlag
 	if err := simulate.Refuse(only); err != nil {
 		return nil, err
 	}
-	run, err := reported(runSimulation(cmd.Context(), only, p.memory, nil))
+	run, err := reported(runSimulation(cmd.Context(), only, *p.memory, nil))
 	if err != nil {
 		return nil, err
 	}

@@ -39,32 +39,19 @@ const rootExamples = `  ndklab run examples/pair.ndklab.yaml     build the lab, 
 // prints; commands in nodes get the process's own.
 func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
-		Use:           "ndklab COMMAND",
-		Short:         "RDMA labs on one machine",
-		Long:          rootHelp,
-		Example:       rootExamples,
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return misuse("there is no command %q%s", args[0], didYouMean(cmd.SuggestionsFor(args[0])))
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cmd.SetOut(cmd.ErrOrStderr())
-			if err := cmd.Help(); err != nil {
-				return err
-			}
-			return exitStatus(exitUsage)
-		},
+		Use:                   "ndklab COMMAND",
+		Short:                 "RDMA labs on one machine",
+		Long:                  rootHelp,
+		Example:               rootExamples,
+		SilenceErrors:         true,
+		SilenceUsage:          true,
 		CompletionOptions:     cobra.CompletionOptions{DisableDefaultCmd: true},
 		DisableFlagsInUseLine: true,
 	}
+	needCommand(root, "")
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(flagError)
-	root.SuggestionsMinimumDistance = 2
 	cobra.AddTemplateFunc("variables", variablesHelp)
 	root.SetUsageTemplate(usageTemplate)
 	cobra.EnableCommandSorting = false
@@ -97,6 +84,25 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	heedEnvironment(root)
 	completeArguments(root)
 	return root
+}
+
+// needCommand has a command that does nothing itself refuse arguments that are no commands of
+// its own, and print its help without any.
+func needCommand(cmd *cobra.Command, of string) {
+	cmd.SuggestionsMinimumDistance = 2
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return misuse("there is no command %q%s%s", args[0], of, didYouMean(cmd.SuggestionsFor(args[0])))
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cmd.SetOut(cmd.ErrOrStderr())
+		if err := cmd.Help(); err != nil {
+			return err
+		}
+		return exitStatus(exitUsage)
+	}
 }
 
 // usageTemplate is the second half of a command's --help.
@@ -241,6 +247,22 @@ func (f format) print(w io.Writer, data any, asText func(io.Writer) error) error
 		return written(report.WriteJSON(w, data))
 	}
 	return written(asText(w))
+}
+
+// printText is print where the text is known.
+func (f format) printText(w io.Writer, data any, text string) error {
+	return f.print(w, data, func(w io.Writer) error {
+		_, err := io.WriteString(w, text)
+		return err
+	})
+}
+
+// verdict ends a command with the exit code for what has failed unless all has passed.
+func verdict(passed bool) error {
+	if passed {
+		return nil
+	}
+	return exitStatus(exitFailed)
 }
 
 // written is the error of printing data, if any: that the output takes no more is

@@ -15,6 +15,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/report/text"
 	"github.com/ndklab/ndklab/internal/fabric/report/words"
 	"github.com/ndklab/ndklab/internal/fabric/simulate"
+	"github.com/ndklab/ndklab/topology"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )
@@ -32,7 +33,7 @@ type runFlags struct {
 	suite       *suiteFlags
 	simulate    *bool
 	baseline    *baselineFlags
-	memory      *memoryFlag
+	memory      *uint64
 	verbose     *bool
 }
 
@@ -252,7 +253,7 @@ func runFile(cmd *cobra.Command, file string, f *runFlags) (*report.Run, error) 
 // runLab runs the workloads of a lab that is up.
 func runLab(cmd *cobra.Command, name string) (*report.Run, error) {
 	l, err := lab.Open(cmd.Context(), name)
-	if problem := (*control.Error)(nil); errors.As(err, &problem) && problem.Code == control.Usage {
+	if control.CodeOf(err) == control.Usage {
 		return nil, fmt.Errorf("%w, and there is no file %s", err, name)
 	}
 	if err != nil {
@@ -289,7 +290,7 @@ func (f *runFlags) again(file string, seed uint64, variables []string) string {
 			line = append(line, "--baseline", f.baseline.file)
 		}
 		if *f.memory > 0 {
-			line = append(line, "--memory", f.memory.String())
+			line = append(line, "--memory", topology.FormatSize(*f.memory))
 		}
 	}
 	if f.logs.replay != "" {

@@ -21,44 +21,23 @@ It records no packets, and has no lab for --keep, --reconfigure, --record or --r
 topology that would not fit in memory is refused beforehand, with exit code 3; --memory
 allows it up to so much all the same.`
 
-// A memoryFlag is --memory, how much a simulation may take, in bytes. It is a pflag.Value.
-type memoryFlag uint64
-
-func newMemoryFlag(cmd *cobra.Command) *memoryFlag {
-	f := new(memoryFlag)
-	cmd.Flags().Var(f, "memory", "with --simulate: up to this `SIZE` of memory may be taken, such as 8GiB, instead of what is left")
-	return f
+// newMemoryFlag adds --memory: how much a simulation may take, in bytes; 0: what is left.
+func newMemoryFlag(cmd *cobra.Command) *uint64 {
+	bytes := new(uint64)
+	cmd.Flags().Func("memory", "with --simulate: up to this `SIZE` of memory may be taken, such as 8GiB, instead of what is left", func(text string) (err error) {
+		*bytes, err = topology.ParseMemory(text)
+		return err
+	})
+	return bytes
 }
 
-// Set implements pflag.Value.
-func (f *memoryFlag) Set(text string) error {
-	bytes, err := topology.ParseMemory(text)
-	*f = memoryFlag(bytes)
-	return err
-}
-
-// Type implements pflag.Value: what --help calls the value.
-func (f *memoryFlag) Type() string { return "SIZE" }
-
-// String implements pflag.Value: the default is what is left, which help has no value of.
-func (f *memoryFlag) String() string {
-	if *f == 0 {
-		return ""
+// runSimulation runs a topology in virtual time, in so many bytes of memory at most; 0: in what
+// is left.
+func runSimulation(ctx context.Context, t *topology.Topology, memory uint64, events func(event.Event)) (*report.Run, error) {
+	if memory == 0 {
+		memory = simulate.Available()
 	}
-	return topology.FormatSize(uint64(*f))
-}
-
-// most is how much it may be: what is left, unless the flag is given.
-func (f *memoryFlag) most() uint64 {
-	if *f != 0 {
-		return uint64(*f)
-	}
-	return simulate.Available()
-}
-
-// runSimulation runs a topology in virtual time, in the memory that there may be.
-func runSimulation(ctx context.Context, t *topology.Topology, memory *memoryFlag, events func(event.Event)) (*report.Run, error) {
-	run, err := simulate.Run(ctx, t, simulate.Options{Events: events, Memory: memory.most()})
+	run, err := simulate.Run(ctx, t, simulate.Options{Events: events, Memory: memory})
 	if refused := (*simulate.NoMemoryError)(nil); errors.As(err, &refused) {
 		return nil, control.Errorf(control.Unable, "%v; --memory SIZE lets it have more", err)
 	}

@@ -31,7 +31,7 @@ be made, and 130 after Ctrl-C.`
 // suiteFlags are the flags that make a suite of what is run.
 type suiteFlags struct {
 	jobs, retries, passes *positive
-	shard                 *shardFlag
+	shard                 suite.Shard // all unless it is given
 	failFast              *bool
 	variables             map[string][]string // of the environment, NAME=value, in each file; plan has them
 }
@@ -42,10 +42,12 @@ func newSuiteFlags(cmd *cobra.Command) *suiteFlags {
 		jobs:      &positive{value: 1, least: 1},
 		retries:   &positive{},
 		passes:    &positive{value: 1, least: 1},
-		shard:     new(shardFlag),
 	}
 	cmd.Flags().VarP(f.jobs, "jobs", "j", "how many labs run at once")
-	cmd.Flags().Var(f.shard, "shard", "only part `I/N` of the suite")
+	cmd.Flags().Func("shard", "only part `I/N` of the suite", func(text string) (err error) {
+		f.shard, err = suite.ParseShard(text)
+		return err
+	})
 	cmd.Flags().Var(f.retries, "retries", "how often a lab that fails is run again")
 	f.failFast = cmd.Flags().Bool("fail-fast", false, "begin no other lab when one has failed")
 	cmd.Flags().Var(f.passes, "count", "how often each file is run")
@@ -80,21 +82,6 @@ func (p *positive) Type() string { return "N" }
 
 // String implements pflag.Value.
 func (p *positive) String() string { return strconv.Itoa(p.value) }
-
-// A shardFlag is --shard. It is a pflag.Value.
-type shardFlag struct{ suite.Shard }
-
-// Set implements pflag.Value.
-func (f *shardFlag) Set(text string) (err error) {
-	f.Shard, err = suite.ParseShard(text)
-	return err
-}
-
-// Type implements pflag.Value: what --help calls the value.
-func (f *shardFlag) Type() string { return "I/N" }
-
-// String implements pflag.Value: the default, which is all.
-func (f *shardFlag) String() string { return "" }
 
 // runSuite runs the files that paths name, and prints what became of them.
 func runSuite(cmd *cobra.Command, paths []string, f *runFlags) error {
@@ -189,7 +176,7 @@ func (f *runFlags) plan(cmd *cobra.Command, paths []string) ([]suite.Case, error
 		seed = &f.seed.value
 	}
 	if files = f.suite.shard.Pick(files); len(files) == 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "ndklab: no file is in part %v of the suite\n", f.suite.shard.Shard)
+		fmt.Fprintf(cmd.ErrOrStderr(), "ndklab: no file is in part %v of the suite\n", f.suite.shard)
 	}
 	cases, err := suite.Plan(files, f.suite.passes.value, f.suite.jobs.value > 1, seed, f.seed.draw)
 	if err != nil {

@@ -39,14 +39,24 @@ func targetArgument(cmd *cobra.Command, args []string) (labName, node string, er
 	return target(arg)
 }
 
-// openTarget connects to the lab that targetArgument names.
-func openTarget(cmd *cobra.Command, args []string) (l *lab.Lab, node string, err error) {
-	labName, node, err := targetArgument(cmd, args)
+// withTarget calls do with the lab, and the word for nodes, that targetArgument finds.
+func withTarget(cmd *cobra.Command, args []string, do func(l *lab.Lab, word string) error) error {
+	sweep(cmd)
+	labName, word, err := targetArgument(cmd, args)
 	if err != nil {
-		return nil, "", err
+		return err
 	}
-	l, err = lab.Open(cmd.Context(), labName)
-	return l, node, err
+	return withOpen(cmd.Context(), labName, func(l *lab.Lab) error { return do(l, word) })
+}
+
+// withOpen calls do with the lab of a name.
+func withOpen(ctx context.Context, labName string, do func(*lab.Lab) error) error {
+	l, err := lab.Open(ctx, labName)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	return do(l)
 }
 
 // fileLab is the lab of -t; "" if that is not given.
@@ -112,62 +122,52 @@ func labArguments(least, most int, what string) cobra.PositionalArgs {
 	}
 }
 
-// withLab calls do with the lab of the first argument or, if that is given, of
-// the topology file, and with the other arguments.
-func withLab(cmd *cobra.Command, file string, args []string, do func(*lab.Lab, []string) error) error {
+// withLab calls do with the lab of the first argument or, if that is given, of -t, and with
+// the other arguments.
+func withLab(cmd *cobra.Command, args []string, do func(*lab.Lab, []string) error) error {
 	sweep(cmd)
-	var name string
-	if file != "" {
-		t, err := readTopology(cmd.Context(), file)
-		if err != nil {
-			return err
-		}
-		name = t.Name
-	} else {
-		var err error
-		if name, err = labArgument(cmd, args, "one lab"); err != nil {
-			return err
-		}
+	labName, err := fileLab(cmd)
+	if err == nil && labName == "" {
+		labName, err = labArgument(cmd, args, "one lab")
 		args = args[min(1, len(args)):]
 	}
-	l, err := lab.Open(cmd.Context(), name)
 	if err != nil {
 		return err
 	}
-	defer l.Close()
-	return do(l, args)
+	return withOpen(cmd.Context(), labName, func(l *lab.Lab) error { return do(l, args) })
 }
 
 // withLinks calls do with the lab and the endpoints that the first argument names,
-// LAB/NODE:IFACE or, with a topology file, NODE:IFACE, and with the other
-// arguments. Of links that a range or pattern names each has one endpoint. If all links
-// will do, the endpoint may be missing, and is "".
-func withLinks(cmd *cobra.Command, file string, args []string, all bool, do func(l *lab.Lab, endpoints, args []string) error) error {
-	var first, labName, endpoint string
-	switch {
-	case len(args) > 0:
-		first, args = args[0], args[1:]
-	case file == "":
-		var err error
-		if file, err = fileArgument(cmd, nil, "one lab or link"); err != nil {
-			return err
-		}
+// LAB/NODE:IFACE or, with -t, NODE:IFACE, and with the other arguments. Of links that a
+// range or pattern names each has one endpoint. If all links will do, the endpoint may be
+// missing, and is "".
+func withLinks(cmd *cobra.Command, args []string, all bool, do func(l *lab.Lab, endpoints, args []string) error) error {
+	sweep(cmd)
+	labName, err := fileLab(cmd)
+	if err == nil && labName == "" && len(args) == 0 {
+		labName, err = labArgument(cmd, nil, "one lab or link")
 	}
-	expected := "NODE:IFACE"
-	if endpoint = first; file == "" {
+	if err != nil {
+		return err
+	}
+	var first string
+	if len(args) > 0 {
+		first, args = args[0], args[1:]
+	}
+	endpoint, expected := first, "NODE:IFACE"
+	if labName == "" {
 		labName, endpoint, _ = strings.Cut(first, "/")
-		args = append([]string{labName}, args...)
 		expected = "LAB/" + expected
 	}
 	missing := endpoint == "" && !strings.HasSuffix(first, "/")
 	switch {
-	case file == "" && labName == "", missing && !all, !missing && !isEndpoint(endpoint):
+	case labName == "", missing && !all, !missing && !isEndpoint(endpoint):
 		if all {
 			return misuse("%q is no lab or link, expected LAB or %s", first, expected)
 		}
 		return misuse("%q is no link, expected %s", first, expected)
 	}
-	return withLab(cmd, file, args, func(l *lab.Lab, args []string) error {
+	return withOpen(cmd.Context(), labName, func(l *lab.Lab) error {
 		endpoints, err := linksNamed(cmd.Context(), l, endpoint)
 		if err != nil {
 			return err
@@ -238,12 +238,12 @@ func namedIn(ctx context.Context, labName, word string) ([]string, error) {
 	if !naming.IsSeveral(word) {
 		return []string{word}, nil
 	}
-	l, err := lab.Open(ctx, labName)
-	if err != nil {
-		return nil, err
-	}
-	defer l.Close()
-	return named(ctx, l, word, "node", machines)
+	var nodes []string
+	err := withOpen(ctx, labName, func(l *lab.Lab) (err error) {
+		nodes, err = named(ctx, l, word, "node", machines)
+		return err
+	})
+	return nodes, err
 }
 
 // processes and machines are names of nodes: of those that have processes, and of all.

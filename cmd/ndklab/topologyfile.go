@@ -167,7 +167,7 @@ func (f *fileFlags) filter() []string {
 // makeRoom takes down the lab of that name, if it is up.
 func makeRoom(ctx context.Context, cmd *cobra.Command, name string) error {
 	l, err := lab.Open(ctx, name)
-	if problem := (*control.Error)(nil); errors.As(err, &problem) && problem.Code == control.Usage {
+	if control.CodeOf(err) == control.Usage {
 		return nil // it is not up
 	}
 	if err != nil {

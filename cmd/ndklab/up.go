@@ -116,8 +116,7 @@ func startTopology(cmd *cobra.Command, file string, t *topology.Topology, show *
 // explained adds to an error that says that this machine is unable what the
 // doctor finds missing.
 func explained(cmd *cobra.Command, err error) error {
-	problem := (*control.Error)(nil)
-	if !errors.As(err, &problem) || problem.Code != control.Unable || cmd.Context().Err() != nil {
+	if control.CodeOf(err) != control.Unable || cmd.Context().Err() != nil {
 		return err
 	}
 	for _, f := range doctor.Examine(cmd.Context()).Obstacles() {

@@ -2,8 +2,8 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
+	"strings"
 
 	"github.com/ndklab/ndklab/topology"
 	"github.com/spf13/cobra"
@@ -70,16 +70,19 @@ stand for, and variables by their values.
 			Files []validation `json:"files"`
 		}
 		valid := true
+		var told strings.Builder // of the valid files: errors go to standard error
 		for _, file := range files {
 			v, err := validate(cmd, file, flags)
 			if err := cmd.Context().Err(); err != nil {
 				return err
 			}
 			tell(cmd.ErrOrStderr(), err, exitUsage)
-			valid = valid && v.Valid
+			if valid = valid && v.Valid; v.Valid {
+				fmt.Fprintf(&told, "%s: valid: lab %s, nodes: %d, links: %d, workloads: %d\n", v.File, v.Lab, v.Nodes, v.Links, v.Workloads)
+			}
 			result.Files = append(result.Files, v)
 		}
-		if err := output.print(cmd.OutOrStdout(), result, func(w io.Writer) error { return writeValidations(w, result.Files) }); err != nil {
+		if err := output.printText(cmd.OutOrStdout(), result, told.String()); err != nil {
 			return err
 		}
 		if !valid {
@@ -124,17 +127,4 @@ func validate(cmd *cobra.Command, file string, flags *fileFlags) (validation, er
 		v.Errors = append(v.Errors, validationProblem{Message: err.Error()})
 	}
 	return v, err
-}
-
-// writeValidations names the valid files; errors have been told.
-func writeValidations(w io.Writer, files []validation) error {
-	for _, v := range files {
-		if !v.Valid {
-			continue
-		}
-		if _, err := fmt.Fprintf(w, "%s: valid: lab %s, nodes: %d, links: %d, workloads: %d\n", v.File, v.Lab, v.Nodes, v.Links, v.Workloads); err != nil {
-			return err
-		}
-	}
-	return nil
 }

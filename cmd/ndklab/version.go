@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"runtime"
 
 	"github.com/spf13/cobra"
@@ -23,10 +22,7 @@ func versionCommand() *cobra.Command {
 			Go       string `json:"go"`
 			Platform string `json:"platform"`
 		}{version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
-		return output.print(cmd.OutOrStdout(), v, func(w io.Writer) error {
-			_, err := fmt.Fprintf(w, "ndklab %s %s %s\n", v.Version, v.Go, v.Platform)
-			return err
-		})
+		return output.printText(cmd.OutOrStdout(), v, fmt.Sprintf("ndklab %s %s %s\n", v.Version, v.Go, v.Platform))
 	}
 	return cmd
 }

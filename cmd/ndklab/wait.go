@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/ndklab/ndklab/internal/fabric/lab"
@@ -74,11 +73,10 @@ workload had errors; 2 if there is no such lab, node, workload or counter.`,
 			}
 			result := &report.Awaited{Lab: labName, Node: node, For: condition.String(), Reached: got.Reached, Failed: got.Failed,
 				Got: got.Got, Seconds: time.Since(begin).Seconds()}
-			err = output.print(cmd.OutOrStdout(), result, func(w io.Writer) error { return writeAwaited(w, result) })
-			if err == nil && (!got.Reached || got.Failed) {
-				err = exitStatus(exitFailed)
+			if err := output.printText(cmd.OutOrStdout(), result, awaitedText(result)); err != nil {
+				return err
 			}
-			if err != nil {
+			if err := verdict(got.Reached && !got.Failed); err != nil {
 				return err
 			}
 		}
@@ -87,15 +85,14 @@ workload had errors; 2 if there is no such lab, node, workload or counter.`,
 	return cmd
 }
 
-func writeAwaited(w io.Writer, a *report.Awaited) error {
+// awaitedText returns what came of waiting, in a line.
+func awaitedText(a *report.Awaited) string {
 	target := a.Lab
 	if a.Node != "" {
 		target += "/" + a.Node
 	}
 	if !a.Reached {
-		_, err := fmt.Fprintf(w, "%s: not %s after %.1f s: %s\n", target, a.For, a.Seconds, a.Got)
-		return err
+		return fmt.Sprintf("%s: not %s after %.1f s: %s\n", target, a.For, a.Seconds, a.Got)
 	}
-	_, err := fmt.Fprintf(w, "%s: %s\n", target, a.Got)
-	return err
+	return fmt.Sprintf("%s: %s\n", target, a.Got)
 }

@@ -248,8 +248,7 @@ func explain(err error) error {
 // refuse skips or fails a test whose lab could not be made.
 func refuse(t testing.TB, set *settings, err error) {
 	t.Helper()
-	var problem *control.Error
-	if !errors.As(err, &problem) || problem.Code != control.Unable {
+	if control.CodeOf(err) != control.Unable {
 		t.Fatal(explain(err))
 	}
 	text := "this machine cannot have labs: " + err.Error()

@@ -53,6 +53,15 @@ const (
 // An Error is a failure that crosses the channel with its kind.
 type Error = failure.Error
 
+// CodeOf returns the code of the Error that err is or wraps; "" if there is none.
+func CodeOf(err error) Code {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}
+
 // Errorf makes an Error.
 func Errorf(code Code, format string, args ...any) *Error {
 	return failure.Errorf(code, format, args...)
