@@ -29,8 +29,8 @@ func limit[T any](name string, f form[T], field func(*Adapter) **T, doc string) 
 	}
 }
 
-// adapterTable is the keys of an adapter block. The ranges are what the provider
-// accepts. They are made when they are first used, for the reason that lazily
+// adapterTable is the keys of an adapter block. The ranges are those that
+// the provider accepts. They are made when they are first used, for the reason that lazily
 // gives.
 var adapterTable = sync.OnceValue(func() *keyTable[Adapter] {
 	depth := count[uint32](1, 1<<20)
@@ -108,7 +108,7 @@ func identifier(most uint32) form[uint32] {
 	}, func() schema { return hexadecimal(uint64(most)) })
 }
 
-// frameSizes are what *NetworkDirectRoCEFrameSize may be (ndkpi.md 2.11).
+// frameSizes are the values of *NetworkDirectRoCEFrameSize (ndkpi.md 2.11).
 var frameSizes = []uint32{256, 512, 1024, 2048, 4096}
 
 var frameSize = single(func(text string) (uint32, error) {

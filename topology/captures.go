@@ -16,7 +16,7 @@ import (
 // headers.
 var captureRing = sized[uint64](sizes, 16<<10, 1<<40)
 
-// MinSnaplen is how many bytes of a packet a capture records at least: the Ethernet
+// MinSnaplen is the least number of bytes that a capture records of a packet: the Ethernet
 // header.
 const MinSnaplen = 14
 
@@ -24,7 +24,7 @@ const MinSnaplen = 14
 // unit, such as 10MiB.
 func ParseRingSize(text string) (uint64, error) { return captureRing.parse(text) }
 
-// defaultRingFiles is how many files of a ring stay.
+// defaultRingFiles is the number of files of a ring that stay.
 const defaultRingFiles = 5
 
 // captureFilter is a parser for a filter, which it leaves as it is.

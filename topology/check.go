@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// What Reorder and Corrupt may hold, for which the model has room per packet.
+// Bounds of Reorder and Corrupt: the model has so much room per packet.
 const (
 	MaxReorderDepth = 256 // packets that one overtakes
 	MaxCorruptBits  = 8   // bits flipped in a packet
 )
 
-// What else an Impairment may hold. Like the ranges of values, the bounds refuse what
+// Bounds of the rest of an Impairment. Like the ranges of values, they refuse what
 // cannot work or is surely a slip.
 const (
 	maxDelay   = time.Minute // also of jitter, samples and faults
@@ -30,18 +30,18 @@ const (
 	max24      = 1<<24 - 1 // of QP numbers and PSNs
 )
 
-// An ImpairmentError is what is wrong with an Impairment.
+// An ImpairmentError is one thing wrong with an Impairment.
 type ImpairmentError struct {
 	Keys     []string // of the file, what is wrong first; others have to do with it
 	Found    string
 	Expected string
 }
 
-// Error is what was found and what was expected, on one line.
+// Error returns the thing found and the thing expected, on one line.
 func (e *ImpairmentError) Error() string { return e.Found + ", expected " + e.Expected }
 
 // Check says what is wrong with an impairment, by an *ImpairmentError, or nil.
-// What passes, the model in package impair can do.
+// The model in package impair can do all that passes.
 func (i Impairment) Check() error {
 	for _, check := range []func() *ImpairmentError{i.checkDelay, i.checkLoss, i.checkReorder, i.checkRate, i.checkFlap, i.checkFaults} {
 		if err := check(); err != nil {

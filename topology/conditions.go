@@ -18,7 +18,7 @@ type condition struct {
 // of is the bound of a metric.
 func (c condition) of(m Metric) Bound { return Bound{m, c.relation, c.value, c.text} }
 
-// relations is what a condition begins with, for the schema.
+// relations matches the beginning of a condition, for the schema.
 const relations = `(?:==|<=|>=|<|>) *`
 
 var relation = lazily(`^(==|<=|>=|<|>) *([^ =<>].*)$`)

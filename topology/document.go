@@ -88,7 +88,7 @@ func decode(d *yaml.Decoder, n *yaml.Node) (err error) {
 	return d.Decode(n)
 }
 
-// printable reports whether data is what YAML calls printable: UTF-8 without control
+// printable reports whether data is printable as YAML has it: UTF-8 without control
 // characters (YAML 1.2, section 5.1). yaml.v3 checks that too, but does not say
 // where.
 func printable(r *reader, data []byte) bool {

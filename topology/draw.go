@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// This file is what the lab's seed decides of a scenario.
+// This file has the decisions of the lab's seed about a scenario.
 
 // Draw is the topology with what depends on its seed: the flows of each Permutation,
 // and the events of Chaos, which follow those of Timeline in the order of time. The

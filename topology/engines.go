@@ -2,7 +2,7 @@ package topology
 
 import "time"
 
-// maxNetemJitter is what netem's jitter can be: 31 bits of ns (net/sched/
+// maxNetemJitter is the most jitter that netem has: 31 bits of ns (net/sched/
 // sch_netem.c, tabledist).
 const maxNetemJitter = 2 * time.Second
 

@@ -4,10 +4,10 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// This file is what the values of keys are read by, and what the schema says of them; the
+// This file has the readers of the values of keys, and their schemas; the
 // values themselves are in values.go, and with the maps that have them.
 
-// A form is how values of a key are written.
+// A form is the way of writing the values of a key.
 type form[T any] struct {
 	parse  func(string) (T, error)     // of a single value
 	read   func(*reader, *yaml.Node) T // of any value, whose errors it reports; nil: of a single one, by parse

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// An Impairment is what happens to packets in one direction of a link. The zero
+// An Impairment says what happens to packets in one direction of a link. The zero
 // Impairment changes nothing. Slices in it are never changed in place.
 //
 // A packet is a wire packet; sizes of queues and bursts are wire bytes, which count
@@ -34,7 +34,7 @@ func (i Impairment) Equal(j Impairment) bool {
 	return !slices.ContainsFunc(impairmentKeys(), func(k impairmentKey) bool { return !k.equal(&i, &j) })
 }
 
-// A Distribution is how jitter is spread around the delay.
+// A Distribution says how jitter is spread around the delay.
 type Distribution string
 
 // The distributions.
@@ -53,7 +53,7 @@ type Jitter struct {
 	Samples      []time.Duration `json:"samples,omitempty"`      // of Sampled alone: what is added to the delay, may be negative
 }
 
-// Loss is which packets do not arrive: the sum of what its fields say.
+// Loss says which packets do not arrive: all those that its fields name.
 type Loss struct {
 	Rate    float64  `json:"rate,omitempty"`    // probability, 0 to 1
 	Burst   float64  `json:"burst,omitempty"`   // mean number of packets lost in a row, by Gilbert and Elliott's model, so that Rate is lost altogether; 0: each packet for itself
@@ -97,7 +97,7 @@ type Flap struct {
 	Down   time.Duration `json:"down,omitempty"` // less than Period
 }
 
-// An Action is what a Fault does.
+// An Action is the effect of a Fault.
 type Action string
 
 // The actions.

@@ -21,7 +21,7 @@ import (
 // nothing.
 const none = "none"
 
-// An impairment is what a map gives of an Impairment's keys.
+// An impairment has those of an Impairment's keys that a map gives.
 type impairment struct {
 	change  Change
 	at      map[string]*yaml.Node // the values given, by key, right or not
@@ -270,7 +270,7 @@ var lossForm = briefly("a percentage such as 0.1%", made(probability, func(p flo
 		return m.is
 	})
 
-// places is which packets of a sequence, as a number or a list, in ascending order.
+// places reads the places of packets in a sequence, as a number or a list, in ascending order.
 var places = form[[]uint64]{
 	schema: func() schema { return oneOrList(place.schema(), maxPlaces) },
 	read: func(r *reader, n *yaml.Node) (list []uint64) {
@@ -366,7 +366,7 @@ var flapTable = sync.OnceValue(func() *keyTable[Flap] {
 
 var flapForm = onlyMap("{period: 1s, down: 100ms}", flapTable, itself)
 
-// place is where the first of the impairments gives one of the keys that an error
+// place returns where the first of the impairments gives one of the keys that an error
 // has to do with, or at if none does.
 func (e *ImpairmentError) place(at *yaml.Node, impairments ...impairment) *yaml.Node {
 	for _, i := range impairments {

@@ -86,7 +86,7 @@ func fraction(least, most float64) schema {
 // decimals is number without its unit and its sign.
 const decimals = `\+?(?:[0-9]{1,20}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})`
 
-// pattern is what values of a quantity look like.
+// pattern returns a pattern that matches values of the quantity.
 func (q quantity) pattern() string {
 	units := textsOf(q.units, func(u unit) string { return u.name })
 	return decimals + "(?:" + strings.Join(units, "|") + ")"

@@ -7,7 +7,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// This file is what tables of keys are made of. Each map of the file has one table, from
+// This file has the parts of tables of keys. Each map of the file has one table, from
 // which come what reads the map, its JSON Schema, completion, and its part of
 // docs/topology.md. A new key is a row of its table, and the code that acts on it.
 

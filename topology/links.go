@@ -128,7 +128,7 @@ func directions(r *reader, l *Link, link *mapping[linkMap], ports [2][]portMap) 
 	}
 }
 
-// impairments is what a direction is made of, that of more precedence first.
+// impairments returns the parts of a direction, that of more precedence first.
 func impairments(ports []portMap, of ...impairment) []impairment {
 	for _, p := range ports {
 		of = append(of, p.impairment)

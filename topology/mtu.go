@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// roceHeaders is what a RoCE packet has of bytes beside its payload at most, as the
+// roceHeaders is the most bytes that a RoCE packet has beside its payload, as the
 // adapter reckons (package roce, PathMTU).
 const roceHeaders = 96
 
@@ -31,7 +31,7 @@ func frameFor(mtu int) int {
 	return size
 }
 
-// wireFraming is what a packet takes of a wire beyond its MTU, bytes: the Ethernet
+// wireFraming is the bytes that a packet takes of a wire beyond its MTU: the Ethernet
 // header, preamble, check sequence and gap (impair.WireBytes).
 const wireFraming = 14 + 8 + 4 + 12
 

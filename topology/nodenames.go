@@ -96,7 +96,7 @@ func (r *reader) is(v val[string], name string) bool {
 	return err == nil && r.affordable(v.at, cost(w, nil)) && w.Has(name)
 }
 
-// named is what a list of names and patterns stands for, in the order of the list and,
+// named returns the names that a list of names and patterns stands for, in the order of the list and,
 // for each pattern, in that of all. What is called what each is; check reports whether
 // there is something of a plain name, and the error if not. What comes about twice counts
 // once. ok is false if errors were reported.

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// This file is what stays of a running lab when its file changes: the numbers of
+// This file keeps what a running lab has when its file changes: the numbers of
 // links, and the addresses that the lab chose (Options.Running).
 
 // numberLinks gives each link its number: that which it has in the running lab, if both

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// This file is what of RoCEv2 a fault can match by name. The numbers are those
+// This file has the parts of RoCEv2 that a fault can match by name. The numbers are those
 // of roce.md 2.3, 3 and 10.1; a test holds them to those that the adapters use.
 
 // udSendOnly is the opcode of CM messages.
@@ -130,7 +130,7 @@ func formatOpcodes(codes []uint8) []string {
 	return words
 }
 
-// syndromes are what an acknowledgement says (roce.md 2.3).
+// syndromes are the kinds of acknowledgements (roce.md 2.3).
 var syndromes = []string{"ack", "nak", "rnr"}
 
 // messages are the messages of connection management, from attribute ID

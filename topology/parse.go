@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Options are what a topology file is read with, beside what it says itself. The
+// Options are for reading a topology file, beside what it says itself. The
 // zero Options read a file that refers to nothing else.
 type Options struct {
 	// Read reads the files that the file refers to, of which relative paths are from
@@ -35,7 +35,7 @@ type Options struct {
 // in errors, and names the lab if the file does not: pair.ndklab.yaml is the
 // lab pair. The error is nil or an ErrorList of everything wrong with the file.
 //
-// What is read does not depend on anything but the arguments. Time and memory
+// The result depends on nothing but the arguments. Time and memory
 // are bounded by MaxSize, whatever aliases the file has.
 func Parse(name string, data []byte) (*Topology, error) { return ParseWith(Options{}, name, data) }
 

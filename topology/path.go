@@ -2,7 +2,7 @@ package topology
 
 import "net/netip"
 
-// A Path is where traffic from one node to another leaves the first and arrives
+// A Path says where traffic from one node to another leaves the first and arrives
 // at the second. Both addresses are of one family.
 type Path struct {
 	From, To Hop
@@ -15,7 +15,7 @@ type Hop struct {
 	Address   netip.Addr
 }
 
-// Path is how one node reaches another: over the first link that joins them, else
+// Path returns how one node reaches another: over the first link that joins them, else
 // over the first segment that both are in, else over routers, to the first
 // address for which there is a route. Addresses in a common subnet are the first
 // IPv4 ones, or IPv6 ones if there are none. ok is false if the one does not reach

@@ -9,7 +9,7 @@ import (
 // This file is the scenario: what is done in a lab that is up, when, and what is
 // expected of it.
 
-// An Operation is what a workload does.
+// An Operation is the work of a workload.
 type Operation string
 
 // The operations. The first three move messages from one QP to another, as the programs
@@ -25,7 +25,7 @@ const (
 	Program   Operation = "exec"      // programs of the user's, in one node or several
 )
 
-// A Pattern is who exchanges messages with whom among a workload's nodes.
+// A Pattern says who exchanges messages with whom among a workload's nodes.
 type Pattern string
 
 // The patterns.
@@ -48,7 +48,7 @@ type Workload struct {
 	// the file, each once. Of Incast and Broadcast the first is the one that all others
 	// exchange messages with.
 	Nodes []string
-	// Flows are who connects to whom, in order. AllReduce has those of its ring, Program
+	// Flows say who connects to whom, in order. AllReduce has those of its ring, Program
 	// has none. A Permutation's are drawn when the lab's seed is known, by Topology.Draw.
 	Flows []Flow
 
@@ -62,7 +62,7 @@ type Workload struct {
 	SRQ     bool     // the server's QPs take receives from one SRQ
 	Polling bool     // completions are polled for; else waited for by event
 	Rate    uint64   // bits of payload per second that each flow posts at most; 0: no limit
-	// Count is how many messages each flow completes (of Connect: connections; of
+	// Count is the number of messages that each flow completes (of Connect: connections; of
 	// Storage: requests; of AllReduce and Rping: rounds), in a sweep of each size. 0: until
 	// Duration has passed. Of Program both are 0.
 	Count    uint64
@@ -93,7 +93,7 @@ func (w *Workload) CommandOf(node int) []string {
 	return w.Command
 }
 
-// A Readiness is when a server is ready for its clients. The zero value is: as soon as it
+// A Readiness says when a server is ready for its clients. The zero value is: as soon as it
 // listens, at whatever port.
 type Readiness struct {
 	Started bool   // it is ready once it is started
@@ -114,7 +114,7 @@ func (r Readiness) String() string {
 // A Flow is one node that connects to another and posts.
 type Flow struct{ From, To string }
 
-// A Measure is what a workload of Send, Write or Read is for.
+// A Measure is the purpose of a workload of Send, Write or Read.
 type Measure string
 
 // The measures.
@@ -127,7 +127,7 @@ const (
 // exactly one.
 type Event struct {
 	Name string // by which others refer to it; "" if none does
-	// At is when it happens after all nodes are ready or, with When or After, how long
+	// At is the time from when all nodes are ready to when it happens or, with When or After, how long
 	// after that.
 	At   time.Duration
 	When *Trigger // it waits for this; nil: it does not. It has one of When and After at most
@@ -165,7 +165,7 @@ type Event struct {
 // OfLink reports whether the event changes a link, so that Link has a meaning.
 func (e *Event) OfLink() bool { return e.Down || e.Up || e.Reset || e.Set != (Change{}) }
 
-// A NodeAction is what a timeline does to a node.
+// A NodeAction is one thing that a timeline does to a node.
 type NodeAction string
 
 // The actions.
@@ -178,7 +178,7 @@ const (
 	ResumeNode  NodeAction = "resume"
 )
 
-// A Trigger is what an event waits for: that a workload is in a state, that it has
+// A Trigger is the condition that an event waits for: that a workload is in a state, that it has
 // completed messages, or the value of a counter.
 type Trigger struct {
 	Workload string
@@ -188,7 +188,7 @@ type Trigger struct {
 	Bound    Bound
 }
 
-// A WorkloadState is how far a workload is.
+// A WorkloadState says how far a workload is.
 type WorkloadState string
 
 // The states.
@@ -225,7 +225,7 @@ const (
 	RestartAny ChaosKind = "restart" // a node is restarted
 )
 
-// A Metric is what a Bound is about.
+// A Metric is the quantity that a Bound is about.
 type Metric string
 
 // The metrics of workloads. Latencies are nanoseconds, post to completion.

@@ -158,7 +158,7 @@ func nodeTableOf(what, def string, less ...string) func() *keyTable[nodeMap] {
 	})
 }
 
-// A portMap is what all ports of a switch or router have in common: how the packets
+// A portMap has what all ports of a switch or router have in common: how the packets
 // fare that it sends.
 type portMap struct {
 	at         *yaml.Node

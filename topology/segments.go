@@ -174,7 +174,7 @@ func (r *network) segmentsWork() {
 	}
 }
 
-// maxPorts is how many links a switch takes, which is a bridge of the kernel
+// maxPorts is the number of links that a switch takes, which is a bridge of the kernel
 // (net/bridge/br_if.c, find_portno).
 const maxPorts = 1023
 

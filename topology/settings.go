@@ -84,7 +84,7 @@ func unsettable(name string) string {
 	return ""
 }
 
-// Settings is what ParseChange reads as the same change.
+// Settings returns settings that ParseChange reads as the same change.
 func (c Change) Settings() []string {
 	var settings []string
 	for _, p := range c.parts() {
@@ -93,7 +93,7 @@ func (c Change) Settings() []string {
 	return settings
 }
 
-// Settings is what makes the impairment of none at all.
+// Settings returns the settings that make the impairment of none at all.
 func (i Impairment) Settings() []string { return i.change().Settings() }
 
 // String is the change in words: "delay 1ms, loss 1% in bursts of 5".

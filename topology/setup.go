@@ -16,10 +16,10 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// This file is what a host or router is given beside its interfaces and adapter:
+// This file has what a host or router is given beside its interfaces and adapter:
 // variables, files, commands, a check of its health and nodes that it waits for.
 
-// A Setup is what a node is given, and what it does before it is ready. Slices and
+// A Setup has the things that a node is given, and what it does before it is ready. Slices and
 // maps in it may be other nodes', too, and are never changed.
 type Setup struct {
 	Env         map[string]string `json:",omitempty"` // of every command in the node, before what the caller of a command has
@@ -41,7 +41,7 @@ type File struct {
 	Content []byte
 }
 
-// A Stage is how far a node has come.
+// A Stage says how far a node has come.
 type Stage string
 
 // The stages, in order.
@@ -90,14 +90,14 @@ const (
 	// maxSetup bounds the bytes of what all nodes are given: a lab's start is one
 	// message, and what a kind, group or default gives counts for each node anew.
 	maxSetup = 32 << 20
-	// setupEntry is what each variable, file, command and wait counts beside its text.
+	// setupEntry is the bytes that each variable, file, command and wait counts beside its text.
 	setupEntry = 32
 )
 
-// What a healthcheck is where a file says nothing.
+// defaultHealth has the values that a file does not give.
 var defaultHealth = Healthcheck{Interval: 10 * time.Second, Timeout: 5 * time.Second, Retries: 3, StartPeriod: 30 * time.Second}
 
-// A setupMap is what a map has of a setup beside what a Setup has.
+// A setupMap has what a map says of a setup beside what a Setup has.
 type setupMap struct {
 	files map[string]val[File]
 	waits val[[]waitMap]
@@ -178,7 +178,7 @@ func setupNames() []string {
 	return textsOf(setupKeys(), func(k key[nodeMap]) string { return k.name })
 }
 
-// variableName is what a shell takes as the name of a variable.
+// variableName matches what a shell takes as the name of a variable.
 var variableName = lazily(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // environment reads variables, and returns also how many bytes of a setup they take.
@@ -318,7 +318,7 @@ func below(folder, place string) bool {
 	return place == folder || strings.HasPrefix(place, folder+"/")
 }
 
-// modes is how a file's mode is written: in octal, as for chmod.
+// modes matches a file's mode: in octal, as for chmod.
 var modes = lazily(`^(0o?)?[0-7]{3}$`)
 
 // fileMode is a parser for the permissions of a file.

@@ -21,7 +21,7 @@ type eventMap struct {
 	partition [][]val[string]
 }
 
-// What a command of the timeline or of a check has where the file says nothing.
+// defaultCommandTimeout is that of a command of the timeline or of a check if the file has none.
 const defaultCommandTimeout = time.Minute
 
 // Bounds of the timeline.
@@ -30,7 +30,7 @@ const (
 	maxMark   = 200 // bytes
 )
 
-// states are what a workload has come to.
+// states are all states of workloads.
 var states = []WorkloadState{WorkloadStarted, WorkloadDone, WorkloadFailed}
 
 // interval is the time from one event to the next.

@@ -38,7 +38,7 @@ type Topology struct {
 	Checks    []Check
 	Baseline  *Baseline // nil: none
 	Captures  []Capture
-	// Needs are what in the file takes a machine, beside workloads, events and checks that
+	// Needs are the things in the file that take a machine, beside workloads, events and checks that
 	// run programs. A simulation has none.
 	Needs []Need
 }
@@ -51,7 +51,7 @@ type Need struct {
 	Place Place
 }
 
-// A Kind is what a node is.
+// A Kind says what a node is.
 type Kind string
 
 // The kinds.
@@ -129,7 +129,7 @@ type Adapter struct {
 	VendorID               *uint32 `json:",omitempty"` // an OUI, 24 bits
 	DeviceID               *uint32 `json:",omitempty"`
 
-	// What the adapter can do (ndkpi.md 2.7).
+	// Abilities of the adapter (ndkpi.md 2.7).
 	InOrderDMASupported              *bool `json:",omitempty"`
 	RDMAReadSinkNotRequired          *bool `json:",omitempty"`
 	CQInterruptModerationSupported   *bool `json:",omitempty"`
@@ -196,7 +196,7 @@ type Link struct {
 	AllowOverrun bool // an overrun is reported, but does not fail the run
 }
 
-// A Place is where a topology file has something. Line and Column count from 1;
+// A Place says where a topology file has something. Line and Column count from 1;
 // columns are characters.
 type Place struct {
 	File         string
@@ -206,7 +206,7 @@ type Place struct {
 // String is the place as compilers write it, file:line:column.
 func (p Place) String() string { return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column) }
 
-// An Engine is what applies the impairments of a link.
+// An Engine applies the impairments of a link.
 type Engine string
 
 // The engines.
@@ -215,7 +215,7 @@ const (
 	Netem  Engine = "netem"  // the kernel's, where there is one; does some of it
 )
 
-// Tolerance is how far a direction of a link may be from what was asked of it
+// Tolerance says how far a direction of a link may be from what was asked of it
 // because the machine did not keep up. What exceeds it is an overrun.
 type Tolerance struct {
 	DelayP10 time.Duration // later than which nine of ten packets may leave

@@ -131,9 +131,9 @@ var (
 	// A host's own process has some twenty threads, and more on machines with many cores.
 	// The most is the kernel's PID_MAX_LIMIT.
 	pids = count[uint64](64, 1<<22)
-	// Whether a node whose agent has died is started again.
+	// restart tells whether a node whose agent has died is started again.
 	restart = choice("never", "always")
-	// Whether programs for RDMA are kept from a host's adapter.
+	// noVerbs tells whether programs for RDMA are kept from a host's adapter.
 	noVerbs = choice("on", "off")
 )
 

@@ -8,7 +8,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// This file is what nodes wait for.
+// This file gives nodes what they wait for.
 
 // waits gives nodes what they wait for, and reports what nobody can wait for.
 func (r *nodeReader) waits(nodes []Node, of []val[[]waitMap]) {

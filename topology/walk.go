@@ -129,7 +129,7 @@ func (r *reader) items(n *yaml.Node, read func(*yaml.Node)) {
 // An entry is one key of a map, with aliases followed.
 type entry struct{ key, value *yaml.Node }
 
-// entries is what a map holds, in the order of the file, followed by what it
+// entries returns what a map holds, in the order of the file, followed by what it
 // takes over from others by a merge key (<<). A key the map has itself wins
 // over a merged one, and of those the first.
 func (r *reader) entries(n *yaml.Node) []entry {
@@ -189,7 +189,7 @@ func (r *reader) merged(n *yaml.Node) []*yaml.Node {
 	return maps
 }
 
-// target is what an alias stands for; anything else stands for itself.
+// target returns what an alias stands for, and anything else as it is.
 func target(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias

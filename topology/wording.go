@@ -15,7 +15,7 @@ type part struct {
 	text  string // in words
 }
 
-// parts is what a change names, in the order of impairmentKeys.
+// parts returns what a change names, in the order of impairmentKeys.
 func (c Change) parts() []part {
 	var parts []part
 	for _, k := range impairmentKeys() {

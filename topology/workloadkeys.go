@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// This file is which keys of a workload stand together.
+// This file says which keys of a workload stand together.
 
 // partnerKeys are the keys beside pattern that say whose a workload is, and untilKeys
 // those of which a workload that does not end by itself has one.

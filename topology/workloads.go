@@ -36,7 +36,7 @@ type sizesMap struct {
 	mixed bool
 }
 
-// What a workload has where its file says nothing.
+// Defaults of workloads.
 const (
 	defaultConnects = 16 // connections that are made at once
 	defaultTimeout  = 10 * time.Minute
@@ -419,7 +419,7 @@ func (w *workloadReader) reach(is *Workload, m *mapping[workloadMap]) {
 	}
 }
 
-// flows is who connects to whom in a pattern but Permutation.
+// flows returns who connects to whom in a pattern but Permutation.
 func flows(p Pattern, nodes []string) []Flow {
 	var all []Flow
 	for i, n := range nodes {

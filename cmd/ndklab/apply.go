@@ -63,7 +63,7 @@ another apply does the rest. --dry-run says what would change, and changes nothi
 	return cmd
 }
 
-// An application is what apply has done or would do.
+// An application says what apply has done or would do.
 type application struct {
 	Lab     string `json:"lab"`
 	DryRun  bool   `json:"dry_run"`
@@ -139,7 +139,7 @@ func (a *application) conclusion(took time.Duration) string {
 	return fmt.Sprintf("lab %s is changed after %d ms: %s\n", a.Lab, took.Milliseconds(), a.counts())
 }
 
-// counts is how much changes, in words.
+// counts says how much changes.
 func (a *application) counts() string {
 	nodes, links := a.Counts()
 	var words []string

@@ -12,7 +12,7 @@ const baselineHelp = `--baseline compares the figures of simulated runs with tho
 be the same; the report names each that differs. --write-baseline writes that file.
 With either flag, files without a seed have seed 1.`
 
-// mostBaseline is how long the file of figures may be, in bytes.
+// mostBaseline is the most bytes that the file of figures may have.
 const mostBaseline = 64 << 20
 
 // baselineFlags are the flags for the figures of simulated runs.

@@ -16,9 +16,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// What the shell completes is what a command's usage line says of its arguments: where
-// that has LAB/NODE, names of nodes, and so on. The values of a flag are those that its
-// type has, as in text|json, or files, if that is what it takes.
+// The shell completes arguments by a command's usage line: where that has LAB/NODE, names of
+// nodes, and so on. The values of a flag are those that its type has, as in text|json, or
+// files, if it takes one.
 
 func completionCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -83,7 +83,7 @@ func positional(use string) []string {
 	return all
 }
 
-// completeArgument is what the next argument may be, behind args.
+// completeArgument returns what the next argument may be, behind args.
 func completeArgument(cmd *cobra.Command, words, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	c, cancel := newCompleter(cmd, args, begun)
 	defer cancel()
@@ -123,7 +123,7 @@ func newCompleter(cmd *cobra.Command, args []string, begun string) (*completer, 
 	return c, cancel
 }
 
-// argument is what may stand for a word of a usage line.
+// argument returns what may stand for a word of a usage line.
 func (c *completer) argument(word string) ([]string, cobra.ShellCompDirective) {
 	none := cobra.ShellCompDirectiveNoFileComp
 	switch {
@@ -199,7 +199,7 @@ func (c *completer) inLab(needed bool, of func(lab.Names) []string) ([]string, c
 	return found, none
 }
 
-// names is what is in a lab, or in the file of -t. It is nothing if that cannot be
+// names returns what is in a lab, or in the file of -t. It is nothing if that cannot be
 // found out.
 func (c *completer) names(labName string) (names lab.Names) {
 	switch {
@@ -257,7 +257,7 @@ func (c *completer) files() ([]string, cobra.ShellCompDirective) {
 	return found, directive
 }
 
-// flagValues is what completes the values of a flag; nil: files.
+// flagValues returns what completes the values of a flag; nil: files.
 func flagValues(f *pflag.Flag) cobra.CompletionFunc {
 	takes, _ := pflag.UnquoteUsage(f)
 	switch {

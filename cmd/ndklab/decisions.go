@@ -90,7 +90,7 @@ func (f *logFlags) openReplay(options *lab.Options) error {
 }
 
 // openRecord opens the file to be written, and empties it unless it is one that is
-// read. made is whether it was not there before.
+// read. made says whether it was not there before.
 func (f *logFlags) openRecord(topology string, options *lab.Options) (made bool, err error) {
 	if f.record == "" {
 		return false, nil

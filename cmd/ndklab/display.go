@@ -37,7 +37,7 @@ func newDisplay(w io.Writer, cases int) display {
 	return newLogDisplay(w, cases)
 }
 
-// outcomeText is what became of an attempt, in a line.
+// outcomeText says what became of an attempt, in a line.
 func outcomeText(o *suite.Outcome) (word, text string) {
 	took := ""
 	if o.Run != nil {
@@ -85,7 +85,7 @@ type running struct {
 	text  string // the last that happened in the lab
 }
 
-// quietTime is how long a log may stay without a line: CI systems end jobs that say
+// quietTime is the longest time that a log stays without a line: CI systems end jobs that say
 // nothing for minutes.
 const quietTime = 30 * time.Second
 
@@ -179,7 +179,7 @@ type terminalDisplay struct {
 	above   []byte // lines to be written above them
 }
 
-// redraw is how often the time that labs have run is seen to pass.
+// redraw is the time from one drawing to the next.
 const redraw = 500 * time.Millisecond
 
 func newTerminalDisplay(w *os.File, cases int) *terminalDisplay {

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A dryLab is what up would make, with the field names of an inspection.
+// A dryLab says what up would make, with the field names of an inspection.
 type dryLab struct {
 	Lab       string        `json:"lab"`
 	Seed      *uint64       `json:"seed"` // nil: it would be drawn

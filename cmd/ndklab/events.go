@@ -106,7 +106,7 @@ func watchLab(ctx context.Context, name string, since time.Time) (watchedLab, er
 	return watchedLab{l, events, next}, err
 }
 
-// answerTime is how long each of all labs may take to answer.
+// answerTime bounds the time that each of all labs may take to answer.
 const answerTime = time.Second
 
 // watchedLabs are the named lab, or all labs of this user. Of these, one that does

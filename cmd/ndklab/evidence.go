@@ -17,7 +17,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// evidenceHelp is what run's help says a run leaves that has failed.
+// evidenceHelp is the part of run's help about what a run leaves that has failed.
 const evidenceHelp = `the
 report, the topology, the log of the lab and its events, the counters, the last
 packets of every link and what the link engine last dropped or changed.`
@@ -25,7 +25,7 @@ packets of every link and what the link engine last dropped or changed.`
 // topologyCopy is the file of the evidence that is the topology.
 const topologyCopy = "topology.yaml"
 
-// evidence is what a run leaves if it fails, beside what the lab has.
+// evidence has what a run leaves if it fails, beside what the lab has.
 type evidence struct {
 	topology *topologyText
 	folder   string
@@ -76,7 +76,7 @@ func reported(r *report.Run, err error) (*report.Run, error) {
 
 // takeLog is a lab's Options.NotStarted.
 func (e *evidence) takeLog(log io.Reader) {
-	// What cannot be read is not there.
+	// A log that cannot be read is left out.
 	e.log, _ = io.ReadAll(log)
 }
 

@@ -207,7 +207,7 @@ func withSelf(env []string) []string {
 	return append(env, "PATH="+dir)
 }
 
-// A rnicPlace is where programs for RDMA have the adapter: in their own process, the default, or in one beside it.
+// A rnicPlace says where programs for RDMA have the adapter: in their own process, the default, or in one beside it.
 type rnicPlace string
 
 // rnicFlag adds --rnic.

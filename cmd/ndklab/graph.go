@@ -54,7 +54,7 @@ most of them have in common. The mouse over a link or node shows all of it.`,
 	return cmd
 }
 
-// graphArgument is what graph's argument names, and whether that is a file.
+// graphArgument returns what graph's argument names, and whether that is a file.
 func graphArgument(cmd *cobra.Command, args []string) (name string, isFile bool, err error) {
 	if len(args) == 0 {
 		name, err = fileArgument(cmd, nil, "one topology file or lab")

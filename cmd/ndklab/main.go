@@ -114,7 +114,7 @@ func interruptible() (context.Context, func()) {
 	return ctx, cancel
 }
 
-// exitCode is what an error means to whoever started us.
+// exitCode returns what an error means to the caller of the program.
 func exitCode(ctx context.Context, err error) int {
 	var (
 		status  exitStatus

@@ -134,7 +134,7 @@ func act(cmd *cobra.Command, l *lab.Lab, node string, action lab.Action) (*lab.N
 	return l.Nodes.Kill(cmd.Context(), node, sig)
 }
 
-// became is what has become of a node.
+// became says what has become of a node.
 func became(c *lab.NodeChange, action lab.Action) string {
 	if action == lab.KillNode && c.State == c.Was {
 		return "was sent the signal, and is " + c.InWords()

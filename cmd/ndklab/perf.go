@@ -150,7 +150,7 @@ func newPerfFlags(cmd *cobra.Command) *perfFlags {
 	return p
 }
 
-// settings are what the flags say, as topology.ParseWorkload takes it.
+// settings returns what the flags say, as topology.ParseWorkload takes it.
 func (p *perfFlags) settings(test string) ([]string, error) {
 	i := slices.Index(perfTestNames(), test)
 	if i < 0 {
@@ -324,7 +324,7 @@ func (p *perfFlags) withEnds(t *topology.Topology, settings []string) ([]string,
 	return settings, nil
 }
 
-// flagsOf is what is wrong with settings, as what is wrong with the flags.
+// flagsOf has a message about settings name the flags instead.
 func flagsOf(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {

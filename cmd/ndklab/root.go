@@ -203,7 +203,7 @@ func arguments(least, most int, what string) cobra.PositionalArgs {
 	}
 }
 
-// A format is how data is printed.
+// A format is a way of printing data.
 type format string
 
 const (

@@ -195,7 +195,7 @@ func runOne(cmd *cobra.Command, arg string, f *runFlags) error {
 	return f.conclude(cmd, code, one, result, func(w io.Writer) error { return text.WriteRun(w, result, f.detail()) })
 }
 
-// conclude writes a suite to files, prints data, and is what ends the command with the
+// conclude writes a suite to files, prints data, and returns what ends the command with the
 // exit code. What cannot be written does not hide the verdict, nor does that hide it.
 func (f *runFlags) conclude(cmd *cobra.Command, code int, s *report.Suite, data any, asText func(io.Writer) error) error {
 	unwritten := f.reports.write(s)
@@ -299,7 +299,7 @@ func (f *runFlags) again(file string, seed uint64, variables []string) string {
 	return assignments(variables) + words.CommandLine(line)
 }
 
-// assignments is what has a shell set variables for the command that follows.
+// assignments returns the text by which a shell sets variables for the command that follows.
 func assignments(variables []string) string {
 	var text strings.Builder
 	for _, v := range variables {

@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// suiteHelp is what run's help says of suites.
+// suiteHelp is the part of run's help about suites.
 const suiteHelp = `-j runs several labs at once; labs of the same name get
 names with numbers. --shard 2/4 runs the second of four parts of about the same length;
 the parts depend on the files alone. --retries runs a lab that fails again, with the

@@ -72,7 +72,7 @@ func (t *topologyText) parse(ctx context.Context, options topology.Options) (*to
 	return parsed, err
 }
 
-// unlessInterrupted is what read reads from files. It returns when ctx ends, even if
+// unlessInterrupted returns what read reads from files. It returns when ctx ends, even if
 // one of them is a pipe that nobody writes to.
 func unlessInterrupted[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	type result struct {

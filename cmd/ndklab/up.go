@@ -127,7 +127,7 @@ func explained(cmd *cobra.Command, err error) error {
 
 // tellUp prints what was started.
 func tellUp(cmd *cobra.Command, l *lab.Lab, output *format) error {
-	// Who starts a lab with ends outside needs to know where they are.
+	// The ends of links outside the lab are for the user to attach to.
 	externals, err := l.Externals(cmd.Context())
 	if err != nil {
 		return err

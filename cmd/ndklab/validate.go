@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A validation is what validate finds in a file.
+// A validation says what validate finds in a file.
 type validation struct {
 	File      string              `json:"file"`
 	Valid     bool                `json:"valid"`
