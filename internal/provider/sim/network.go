@@ -61,7 +61,7 @@ func (n *Network) Attach(mtu int, addresses ...netip.Addr) *Carrier {
 	return c
 }
 
-// at is who has an address, which may be a group's.
+// at returns the carriers that have an address, which may be a group's.
 func (n *Network) at(a netip.Addr) []*Carrier {
 	if c := n.carriers[a]; c != nil {
 		return []*Carrier{c}

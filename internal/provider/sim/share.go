@@ -20,7 +20,7 @@ func (c *Carrier) Share(k int) *Carrier {
 	return s
 }
 
-// receiverOf is who takes a packet that has arrived; nil if nobody does.
+// receiverOf returns the receiver of a packet that has arrived; nil if there is none.
 func (c *Carrier) receiverOf(p *roce.Received) provider.Receiver {
 	if s := c.shares[int(p.Header.DestQPN>>provider.ShareShift)]; s != nil {
 		return s.receiver

@@ -12,21 +12,12 @@ func (r *run) act() {
 	for range 1 + r.Rand.IntN(3) + len(r.hosts)/2 {
 		r.Later(time.Millisecond, func() { r.withInstance((*instance).dial) })
 	}
-	interval := r.plan.duration / time.Duration(r.plan.actions)
-	var next func()
-	next = func() {
-		if r.ending {
-			return
-		}
-		r.actOnce()
-		r.Clock.AfterFunc(time.Duration(r.Rand.ExpFloat64()*float64(interval)), next)
-	}
-	r.Clock.AfterFunc(2*time.Millisecond, next)
+	r.Act(2*time.Millisecond, r.actOnce)
 }
 
 // withInstance does something with a random host that is up.
 func (r *run) withInstance(do func(*instance)) {
-	if l := trial.Pick(r.Rand, r.hosts).instance; l != nil && !r.ending {
+	if l := trial.Pick(r.Rand, r.hosts).instance; l != nil && !r.Ending {
 		do(l)
 	}
 }
@@ -65,17 +56,17 @@ func (r *run) actOnce() {
 		r.withInstance((*instance).reregister)
 	case n < 91:
 		r.withInstance((*instance).stopListening)
-	case r.plan.cuts:
+	case r.plan.Cuts:
 		r.injectFault(n)
 	}
 }
 
 // change has a consumer write to memory that nobody uses.
 func (l *instance) change() {
-	from := l.run.Rand.IntN(len(l.memory.bytes))
-	to := min(len(l.memory.bytes), from+1+l.run.Rand.IntN(1000))
-	if l.memory.free(from, to, true) {
-		l.memory.fill(from, to)
+	from := l.run.Rand.IntN(len(l.memory.Bytes))
+	to := min(len(l.memory.Bytes), from+1+l.run.Rand.IntN(1000))
+	if l.memory.Free(from, to, true) {
+		l.memory.Fill(from, to)
 	}
 }
 
@@ -85,11 +76,11 @@ func (r *run) injectFault(n int) {
 	outage := time.Duration(r.Rand.Int64N(int64([]time.Duration{10 * time.Millisecond, 500 * time.Millisecond, 6 * time.Second}[r.Rand.IntN(3)])))
 	switch {
 	case n < 96:
-		r.fabric.Cut(trial.Pick(r.Rand, r.fabric.Links), outage)
+		r.Fabric.Cut(trial.Pick(r.Rand, r.Fabric.Links), outage)
 	case n < 97: // a partition: about half of all links
-		for _, l := range r.fabric.Links {
+		for _, l := range r.Fabric.Links {
 			if r.Chance(0.5) {
-				r.fabric.Cut(l, outage)
+				r.Fabric.Cut(l, outage)
 			}
 		}
 	default:

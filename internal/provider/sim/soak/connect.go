@@ -118,7 +118,8 @@ func (l *instance) leadsTo(e *end) bool {
 }
 
 // answered follows Connect.
-func (e *end) answered(status provider.Status) {
+func (c *connection) answered(status provider.Status) {
+	e := c.end
 	r := e.run
 	r.Logf("%v: Connect %v", e, status)
 	r.Coverage.Count("Connect " + status.String())
@@ -144,7 +145,8 @@ func (e *end) answered(status provider.Status) {
 // mayBeRefused reports whether a peer that was asked may have said no: because
 // its consumer did, because nobody listened at some time meanwhile or at that
 // address, or because the host has started anew.
-func (e *end) mayBeRefused() bool {
+func (c *connection) mayBeRefused() bool {
+	e := c.end
 	if slices.ContainsFunc(e.run.ends, func(p *end) bool { return p.peer == e && (p.tearing || p.stage == failed) }) {
 		return true
 	}
@@ -176,7 +178,8 @@ func (r *run) endOf(c *provider.Connector) *end {
 }
 
 // setPeer notes who the peer of an active end is.
-func (e *end) setPeer(p *end) {
+func (c *connection) setPeer(p *end) {
+	e := c.end
 	if p.peer != e {
 		e.run.Fail("private data arrives", "%v has been accepted by %v, which has another peer", e, p)
 	}
@@ -192,7 +195,8 @@ func (e *end) setPeer(p *end) {
 }
 
 // limits reads the effective read limits.
-func (e *end) limits() {
+func (c *connection) limits() {
+	e := c.end
 	n := uint32(0)
 	if status := e.connector.GetConnectionData(&e.inbound, &e.outbound, nil, &n); status != provider.StatusSuccess {
 		e.run.Fail("requests end as they should", "%v: GetConnectionData %v", e, status)
@@ -200,7 +204,8 @@ func (e *end) limits() {
 }
 
 // maxPayload returns the largest payload of a packet at the end's address.
-func (e *end) maxPayload() int64 {
+func (c *connection) maxPayload() int64 {
+	e := c.end
 	local, _ := e.connector.LocalAddress()
 	for _, a := range e.instance.device.ActiveAddresses() {
 		if a.Address == local.Addr() {
@@ -221,7 +226,8 @@ func (r *run) decisionTime() time.Duration {
 }
 
 // complete establishes what the peer has accepted, or refuses it after all.
-func (e *end) complete() {
+func (c *connection) complete() {
+	e := c.end
 	r := e.run
 	if e.tearing || e.instance.dead || e.instance.closing {
 		return
@@ -271,7 +277,8 @@ func (l *instance) requested(c *provider.Connector) {
 }
 
 // decide answers a request.
-func (e *end) decide() {
+func (c *connection) decide() {
+	e := c.end
 	r := e.run
 	if e.tearing || e.instance.dead || e.instance.closing {
 		return
@@ -304,14 +311,16 @@ func (e *end) decide() {
 
 // abandoned reports whether the active end may not want, or know, the connection
 // any more.
-func (e *end) abandoned() bool {
+func (c *connection) abandoned() bool {
+	e := c.end
 	p := e.peer
 	return e.instance.number > 1 || // the peer takes it for one of before
 		p.stage != connecting || p.peer != e || e.mayBeSilent(e.begunAt)
 }
 
 // accepted follows Accept.
-func (e *end) accepted(status provider.Status) {
+func (c *connection) accepted(status provider.Status) {
+	e := c.end
 	r := e.run
 	r.Logf("%v: Accept %v", e, status)
 	r.Coverage.Count("Accept " + status.String())

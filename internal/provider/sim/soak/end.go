@@ -26,45 +26,56 @@ const (
 // An end is one end of a connection: a connector and a queue pair, from their
 // making to their close.
 type end struct {
-	run         *run
-	number      int
-	instance    *instance
-	stage       stage
-	active      bool
-	target      *host // of an active end, and what follows
-	destination netip.AddrPort
-	shares      bool // connects from the shared endpoint
-	peer        *end // once each has heard of the other
-	connector   *provider.Connector
-	qp          *provider.QP // nil until Accept, on the passive side
-	qpn         uint32
-	remote      netip.Addr // the peer's
-	mtu         int64
-	out         *stream
-	inbound     uint32 // effective read limits
-	outbound    uint32
+	run      *run
+	number   int
+	instance *instance
+	connection
+	receiving
+	qp  *provider.QP // nil until Accept, on the passive side
+	qpn uint32
+	out *trial.Stream
 
 	requestQueue, receiveQueue *queue
 	posted                     int
 	pending                    []*request // that are not over, in order
 	failed                     []*request // packets of which may still be under way
 	sends                      []*request // all that were posted, in order
-	receives                   []*receive // of the queue pair's own queue, in order
-	nextReceive                int        // the first of them that is not over
-	received                   int        // messages
 	incoming                   []*request // the peer's that bring something to our memory
 
-	dooms        []*request // requests and receives that must fail, of both ends
-	broken       bool       // a request has failed
-	receivesOver bool       // a receive has failed
-	cause        bool       // one of them otherwise than by being cancelled: why the others were
-	refused      bool       // a request of the peer's, by our side
-	tearing      bool       // the consumer has begun to end it
-	event        bool       // the disconnect event has been raised
-	begunAt      time.Duration
+	dooms   []*request // requests and receives that must fail, of both ends
+	broken  bool       // a request has failed
+	cause   bool       // a request or receive has, otherwise than by being cancelled: why the others were
+	refused bool       // a request of the peer's, by our side
+	tearing bool       // the consumer has begun to end it
+	event   bool       // the disconnect event has been raised
 
 	connectorClosed, qpClosed bool // or being closed
 	gone                      int  // closes that have completed
+}
+
+// A connection has the stage of an end's connection, and what is known of it.
+type connection struct {
+	end               *end
+	stage             stage
+	active            bool
+	target            *host // of an active end, and what follows
+	destination       netip.AddrPort
+	shares            bool // connects from the shared endpoint
+	peer              *end // once each has heard of the other
+	connector         *provider.Connector
+	remote            netip.Addr // the peer's
+	mtu               int64
+	inbound, outbound uint32 // effective read limits
+	begunAt           time.Duration
+}
+
+// receiving has the receives of an end, and how many messages it has received.
+type receiving struct {
+	end          *end
+	receives     []*receive // of the queue pair's own queue, in order
+	nextReceive  int        // the first of them that is not over
+	received     int        // messages
+	receivesOver bool       // a receive has failed
 }
 
 // String names the end.
@@ -77,7 +88,9 @@ func (e *end) String() string {
 
 func (l *instance) newEnd() *end {
 	r := l.run
-	e := &end{run: r, number: len(r.ends), instance: l, out: newStream(), begunAt: r.Clock.Now()}
+	e := &end{run: r, number: len(r.ends), instance: l}
+	e.connection.end, e.receiving.end, e.begunAt = e, e, r.Clock.Now()
+	e.out = r.NewStream(e)
 	r.ends = append(r.ends, e)
 	l.ends = append(l.ends, e)
 	return e
@@ -240,7 +253,7 @@ func (e *end) closed() {
 	}
 }
 
-// disconnected is the connector's event.
+// disconnected follows the connector's disconnect event.
 func (e *end) disconnected(reason uint32) {
 	r := e.run
 	r.Logf("%v: disconnect event, reason %d", e, reason)
@@ -284,5 +297,5 @@ func (e *end) mayBeSilent(since time.Duration) bool {
 		to = e.peer.instance.host
 	}
 	return e.peer != nil && (e.peer.instance.dead || e.peer.instance.closing || e.peer.tearing || e.peer.broken || e.peer.receivesOver || len(e.peer.dooms) > 0 || e.peer.stage == failed) ||
-		e.instance.dead || to.instance == nil || to.downAt >= since && to.born > 1 || e.run.fabric.LossesSince(e.instance.host.number, to.number, since) >= 5
+		e.instance.dead || to.instance == nil || to.downAt >= since && to.born > 1 || e.run.Fabric.LossesSince(e.instance.host.number, to.number, since) >= 5
 }

@@ -71,7 +71,7 @@ const base = 0x70_0000_0000_0000
 // createObjects makes on a device what every consumer here uses.
 func (l *instance) createObjects() {
 	r, u := l.run, l.run.plan.unit
-	l.memory = newMemory(l, allUnits*u)
+	l.memory = r.NewMemory(l, allUnits*u)
 	at := 0
 	part := func(units int) (from, to int) {
 		from, at = at, at+units*u
@@ -92,7 +92,7 @@ func (l *instance) createObjects() {
 	from, to = part(mappedUnits)
 	l.mappedFrom = from
 	size, fbo := uint32(1<<20), uint32(0)
-	must(0, l.adapter.BuildLAM(&provider.MDL{VirtualAddress: base + uint64(from), Bytes: l.memory.bytes[from:to]},
+	must(0, l.adapter.BuildLAM(&provider.MDL{VirtualAddress: base + uint64(from), Bytes: l.memory.Bytes[from:to]},
 		uint64(to-from), nil, nil, &l.lam, &size, &fbo))
 	l.grants = append(l.grants, &grant{
 		instance: l, token: l.domain.PrivilegedMemoryRegionToken(), from: from, to: to,
@@ -118,7 +118,7 @@ func (l *instance) createObjects() {
 
 // register registers part of the memory.
 func (l *instance) register(mr *provider.MR, from, to int, flags provider.MRFlags) *grant {
-	mdl := &provider.MDL{VirtualAddress: base + uint64(from), Bytes: l.memory.bytes[from:to]}
+	mdl := &provider.MDL{VirtualAddress: base + uint64(from), Bytes: l.memory.Bytes[from:to]}
 	must(mr, mr.Register(mdl, uint64(to-from), flags, nil, nil))
 	g := &grant{
 		instance: l, token: mr.LocalToken(), va: base + uint64(from), from: from, to: to, flags: flags,
@@ -143,7 +143,7 @@ func (l *instance) reregister() {
 		if status != provider.StatusSuccess {
 			r.Fail("requests end as they should", "%v: Deregister %v", l, status)
 		}
-		l.memory.check()
+		l.memory.Check()
 		g.end()
 		l.dropEndedGrants()
 		if !l.closing && !l.dead {
@@ -161,7 +161,7 @@ func (l *instance) registerInOtherDomain() {
 	domain := keep(l, must(l.adapter.CreatePD(nil, nil)))
 	mr := keep(l, must(domain.CreateMR(false, nil, nil)))
 	to := openUnits * l.run.plan.unit
-	mdl := &provider.MDL{VirtualAddress: base, Bytes: l.memory.bytes[:to]}
+	mdl := &provider.MDL{VirtualAddress: base, Bytes: l.memory.Bytes[:to]}
 	must(mr, mr.Register(mdl, uint64(to), provider.MRAllowRemoteRead|provider.MRAllowRemoteWrite|provider.MRReadSink, nil, nil))
 	l.strange = mr.RemoteToken()
 }
@@ -237,7 +237,7 @@ func (g *grant) room(n int, write bool) (at int, ok bool) {
 		if g.logical {
 			at += g.instance.run.Rand.IntN((g.to-g.from)/provider.PageSize) * provider.PageSize
 		}
-		if n == 0 || g.instance.memory.free(at, at+n, write) {
+		if n == 0 || g.instance.memory.Free(at, at+n, write) {
 			return at, true
 		}
 	}

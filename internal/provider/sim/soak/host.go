@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/provider/sim/trial"
 	"github.com/ndklab/ndklab/provider"
 )
 
@@ -26,11 +27,12 @@ type instance struct {
 	run        *run
 	host       *host
 	number     int
-	carrier    *carrier
+	carrier    *trial.Port
+	frames     uint64 // sent for queue pairs
 	device     *provider.Miniport
 	adapter    *provider.Adapter
 	domain     *provider.PD
-	memory     *memory
+	memory     *trial.Memory
 	grants     []*grant // that are good for something, or were; permanent ones first
 	former     []*grant // the latest that are over
 	windows    []*window
@@ -48,7 +50,6 @@ type instance struct {
 	dead       bool // gone without notice
 	closing    bool // being shut down
 	over       bool // all is closed
-	touched    bool
 
 	connects, accepts uint64 // established connections, as the counters should have them
 }
@@ -112,7 +113,7 @@ func (h *host) boot() {
 	h.instance = l
 	r.instances = append(r.instances, l)
 	r.Coverage.Count("host booted")
-	l.carrier = &carrier{Carrier: r.network.Attach(h.plan.mtu, h.addresses...), instance: l}
+	l.carrier = r.Wrap(r.Network.Attach(h.plan.mtu, h.addresses...), l)
 	configuration := provider.DefaultConfiguration()
 	configuration.NetworkDirectRoCEFrameSize = h.plan.frameSize
 	device, err := provider.NewMiniport(provider.Config{
@@ -132,7 +133,7 @@ func (h *host) boot() {
 	if h.born > 1 {
 		for range r.Rand.IntN(3) {
 			r.Later(5*time.Millisecond, func() {
-				if h.instance == l && !r.ending {
+				if h.instance == l && !r.Ending {
 					l.dial()
 				}
 			})
@@ -194,8 +195,8 @@ func (h *host) crash() {
 	h.run.Logf("%v crashes", l)
 	h.run.Coverage.Count("host crashed")
 	h.instance, h.downAt = nil, h.run.Clock.Now()
-	l.memory.check()
-	l.dead, l.memory.frozen = true, true
+	l.memory.Check()
+	l.dead, l.memory.Frozen = true, true
 	if err := l.carrier.Close(); err != nil {
 		panic(err)
 	}
@@ -235,7 +236,7 @@ func (l *instance) shutDown() {
 			l.run.closing--
 			l.checkNothingLeft()
 			l.over = true
-			l.memory.claims = nil
+			l.memory.DropClaims()
 		})
 	})
 }

@@ -3,6 +3,7 @@ package soak
 import (
 	"slices"
 
+	"github.com/ndklab/ndklab/internal/provider/sim/trial"
 	"github.com/ndklab/ndklab/provider"
 )
 
@@ -136,9 +137,9 @@ func (q *request) succeed() {
 		if q.closed && !q.present {
 			r.Fail("success means that the data is there", "%v: %v had not arrived when its target was closed", e, q)
 		}
-		r.arrived(q.landing, q.data, q.String())
+		checkArrived(q.landing, q.data, q)
 	case provider.OperationTypeRead:
-		r.arrived(q.landing, q.data, q.String())
+		checkArrived(q.landing, q.data, q)
 		if q.grant != nil {
 			q.grant.end()
 		}
@@ -147,19 +148,19 @@ func (q *request) succeed() {
 	case provider.OperationTypeInvalidate:
 		q.grant.end()
 	}
-	releaseAll(&q.reads)
-	releaseAll(&q.landing)
+	trial.ReleaseAll(&q.reads)
+	trial.ReleaseAll(&q.landing)
 }
 
 // fail follows the failure of a request.
 func (q *request) fail() {
 	q.over = true
 	q.end.failed = append(q.end.failed, q)
-	releaseAll(&q.reads)
+	trial.ReleaseAll(&q.reads)
 	switch q.op {
 	case provider.OperationTypeRead:
-		q.end.instance.memory.check()
-		releaseAll(&q.landing) // nothing more is placed
+		q.end.instance.memory.Check()
+		trial.ReleaseAll(&q.landing) // nothing more is placed
 	case provider.OperationTypeBind, provider.OperationTypeFastRegister, provider.OperationTypeInvalidate:
 		q.grant.markUncertain()
 		return
@@ -186,14 +187,14 @@ func (e *end) checkAllOver() {
 	if e.nextReceive < len(e.receives) {
 		r.Fail("each request completes once", "%v is closed, and %v has not", e, e.receives[e.nextReceive])
 	}
-	e.instance.memory.check()
+	e.instance.memory.Check()
 	for _, q := range e.incoming {
 		q.present = true
 		for _, c := range q.landing {
-			q.present = q.present && string(c.memory.image[c.from:c.to]) == string(q.data[c.offset:c.offset+c.to-c.from])
+			q.present = q.present && c.Holds(q.data)
 		}
 		q.closed = !q.over
-		releaseAll(&q.landing)
+		trial.ReleaseAll(&q.landing)
 	}
 	e.incoming = nil
 }

@@ -11,15 +11,9 @@ import (
 
 // A plan has what a seed decides before the run begins.
 type plan struct {
-	hosts    []hostPlan
-	links    []trial.LinkPlan
-	duration time.Duration
-	actions  int  // that consumers and fate take in that time
-	largest  int  // bytes of the longest message
-	unit     int  // bytes of memory of which regions are multiples, a multiple of a page
-	weather  bool // links lose, corrupt, duplicate and reorder
-	cuts     bool // links and hosts fail
-	mistakes bool // requests that must fail
+	trial.Plan
+	hosts []hostPlan
+	unit  int // bytes of memory of which regions are multiples, a multiple of a page
 }
 
 // hostPlan is the part of a plan about one host. Each of its devices is like the
@@ -41,15 +35,13 @@ type hostPlan struct {
 func newPlan(r *rand.Rand) plan {
 	chance := func(p float64) bool { return r.Float64() < p }
 	p := plan{
-		hosts:    make([]hostPlan, 2+min(r.IntN(7), r.IntN(7))),
-		actions:  40 + r.IntN(160),
-		unit:     provider.PageSize << r.IntN(2),
-		weather:  chance(0.8),
-		cuts:     chance(0.6),
-		mistakes: chance(0.5),
+		hosts: make([]hostPlan, 2+min(r.IntN(7), r.IntN(7))),
+		Plan:  trial.Plan{Actions: 40 + r.IntN(160)},
+		unit:  provider.PageSize << r.IntN(2),
 	}
-	p.largest = []int{64, 1500, 6000, 12000}[r.IntN(4)]
-	p.largest = min(p.largest, p.unit)
+	p.Hosts = len(p.hosts)
+	p.Weather, p.Cuts, p.Mistakes = chance(0.8), chance(0.6), chance(0.5)
+	p.Largest = min([]int{64, 1500, 6000, 12000}[r.IntN(4)], p.unit)
 	both := chance(0.3)
 	six := chance(0.5)
 	for i := range p.hosts {
@@ -78,30 +70,18 @@ func newPlan(r *rand.Rand) plan {
 			}
 		}
 	}
-	p.links = trial.Wire(r, len(p.hosts), p.weather)
 	// In a time in which some thirty round trips pass there is a chance of
 	// everything being under way at once.
-	slowest := time.Duration(0)
-	for _, l := range p.links {
-		slowest = max(slowest, l.Delay)
-	}
-	p.duration = 20*time.Millisecond + time.Duration(10+r.IntN(200))*slowest
-	if p.cuts {
-		p.duration += time.Duration(r.Int64N(int64(5 * time.Second)))
-	}
+	p.DrawLinks(r, 200, 5*time.Second)
 	return p
 }
 
-// String tells what the plan is, for the journal.
+// String describes the plan, for the journal.
 func (p *plan) String() string {
-	s := fmt.Sprintf("%d hosts, %v, %d actions, messages up to %d bytes, cuts %v, mistakes %v",
-		len(p.hosts), p.duration, p.actions, p.largest, p.cuts, p.mistakes)
+	s := p.Plan.String()
 	for i, h := range p.hosts {
 		s += fmt.Sprintf("\n  host %d: MTU %d, frames %d, read limits %d in %d out, flags %#x, pend %v, go back N %v, eager %v, SRQ %v",
 			i, h.mtu, h.frameSize, h.info.MaxInboundReadLimit, h.info.MaxOutboundReadLimit, h.info.AdapterFlags, h.pend, h.goBackN, h.eager, h.srq)
-	}
-	for _, l := range p.links {
-		s += "\n  " + l.String()
 	}
 	return s
 }

@@ -125,12 +125,12 @@ func (r *run) size() int {
 	case 1, 2:
 		return 1 + r.Rand.IntN(64)
 	default:
-		return 1 + r.Rand.IntN(r.plan.largest)
+		return 1 + r.Rand.IntN(r.plan.Largest)
 	}
 }
 
 // mistake is true now and then where a plan has mistakes.
-func (r *run) mistake() bool { return r.plan.mistakes && !r.ending && r.Chance(0.02) }
+func (r *run) mistake() bool { return r.Mistake(0.02) }
 
 // source gives a SEND or WRITE something to carry.
 func (q *request) source() bool {
@@ -161,7 +161,7 @@ func (q *request) source() bool {
 				c := earlier.landing[0]
 				q.flags |= provider.OpReadFence
 				q.sgl, q.data, q.uses = earlier.sgl, earlier.data, append(q.uses, earlier.uses...)
-				q.reads = append(q.reads, c.memory.claim(c.from, c.to, nil, 0))
+				q.reads = append(q.reads, c.Share())
 				return true
 			}
 		}
@@ -175,13 +175,13 @@ func (q *request) longest() int {
 	p := q.end.peer
 	switch {
 	case q.op != provider.OperationTypeSend || q.end.run.mistake():
-		return q.end.run.plan.largest
+		return q.end.run.plan.Largest
 	case p.takesShared():
 		return sharedCapacity
 	case q.index < len(p.receives):
 		return p.receives[q.index].capacity
 	}
-	return q.end.run.plan.largest
+	return q.end.run.plan.Largest
 }
 
 // badToken has never been anybody's.
@@ -287,12 +287,12 @@ func (q *request) read() (provider.Status, bool) {
 		c := written.landing[0]
 		q.remote, q.address, q.data = written.remote, written.address, written.data
 		q.uses = append(q.uses, written.remote)
-		q.reads = append(q.reads, c.memory.claim(c.from, c.to, nil, 0))
+		q.reads = append(q.reads, c.Share())
 	case r.mistake():
 		q.data = make([]byte, 1+r.Rand.IntN(100))
 		q.targetWithoutGrant(remoteRead)
 	default:
-		if !q.target(min(r.size(), r.plan.largest), remoteRead) {
+		if !q.target(min(r.size(), r.plan.Largest), remoteRead) {
 			return 0, false
 		}
 	}

@@ -14,7 +14,7 @@ type receive struct {
 	instance *instance
 	end      *end // nil for an SRQ's
 	index    int  // in its queue
-	claims   []*claim
+	claims   []*trial.Claim
 	sgl      []provider.SGE
 	capacity int
 	doom     bool // its memory cannot be written to
@@ -28,8 +28,6 @@ func (v *receive) String() string {
 	}
 	return fmt.Sprintf("receive %d of end %d", v.index, v.end.number)
 }
-
-func (v *receive) name() string { return v.String() }
 
 // sharedReceives is an SRQ.
 type sharedReceives struct {
@@ -45,10 +43,10 @@ func newSharedReceives(l *instance) *sharedReceives {
 	return s
 }
 
-// allows implements arrival.
-func (v *receive) allows(c *claim, first, last int) string {
+// Allows implements trial.Arrival.
+func (v *receive) Allows(c *trial.Claim, first, last int) string {
 	if v.end != nil {
-		if p := v.end.peer; p != nil && v.index < len(p.sends) && c.explains(p.sends[v.index].data, first, last, false) {
+		if p := v.end.peer; p != nil && v.index < len(p.sends) && c.Explains(p.sends[v.index].data, first, last, false) {
 			return ""
 		}
 		return "that is not the message"
@@ -58,7 +56,7 @@ func (v *receive) allows(c *claim, first, last int) string {
 			continue
 		}
 		for _, q := range e.peer.sends[min(e.received, len(e.peer.sends)):] {
-			if c.explains(q.data, first, last, false) {
+			if c.Explains(q.data, first, last, false) {
 				return ""
 			}
 		}
@@ -92,12 +90,12 @@ func (v *receive) make(capacity int) bool {
 		}
 		at, ok := g.room(length, true)
 		if !ok || len(v.sgl) == maxPieces {
-			releaseAll(&v.claims)
+			trial.ReleaseAll(&v.claims)
 			return false
 		}
 		v.sgl = append(v.sgl, provider.SGE{VirtualAddress: g.address(at), Length: uint32(length), MemoryRegionToken: g.token})
 		if length > 0 {
-			v.claims = append(v.claims, l.memory.claim(at, at+length, v, v.capacity))
+			v.claims = append(v.claims, l.memory.Claim(at, at+length, v, v.capacity))
 		}
 		v.capacity += length
 	}
@@ -105,7 +103,8 @@ func (v *receive) make(capacity int) bool {
 }
 
 // postReceives posts buffers to the end's queue, or to the SRQ that it has.
-func (e *end) postReceives(n int) {
+func (s *receiving) postReceives(n int) {
+	e := s.end
 	r, l := e.run, e.instance
 	for range n {
 		v := &receive{instance: l}
@@ -130,7 +129,7 @@ func (e *end) postReceives(n int) {
 			if status != provider.StatusNoMoreEntries {
 				r.Fail("posts are taken", "%v: %v: %v", e, v, status)
 			}
-			releaseAll(&v.claims)
+			trial.ReleaseAll(&v.claims)
 			if v.end != nil {
 				e.receives = e.receives[:len(e.receives)-1]
 			}
@@ -150,7 +149,8 @@ func (e *end) postReceives(n int) {
 
 // capacity returns how long a buffer is to be: enough for the message that it is for,
 // if that is known, but for mistakes; for an SRQ's enough for any.
-func (e *end) capacity(v *receive) int {
+func (s *receiving) capacity(v *receive) int {
+	e := s.end
 	r := e.run
 	switch {
 	case v.end != nil && r.mistake():
@@ -169,7 +169,8 @@ const sharedCapacity = 700
 
 // wanted returns how many more receives are needed for the messages that the peer has
 // sent.
-func (e *end) wanted() int {
+func (s *receiving) wanted() int {
+	e := s.end
 	if !e.paired() {
 		return 0
 	}
@@ -182,7 +183,8 @@ func (e *end) wanted() int {
 
 // postReceivesAhead has the consumer post receives: those that are wanted, and maybe a few
 // more.
-func (e *end) postReceivesAhead() {
+func (s *receiving) postReceivesAhead() {
+	e := s.end
 	waiting := len(e.receives) - e.nextReceive
 	if e.takesShared() {
 		waiting = len(e.instance.shared.posted)
@@ -192,7 +194,8 @@ func (e *end) postReceivesAhead() {
 
 // matched notes, when the message and the receive with an index are both known,
 // whether they go together.
-func (e *end) matched(index int) {
+func (s *receiving) matched(index int) {
+	e := s.end
 	p := e.peer
 	if index >= len(e.sends) {
 		return
@@ -205,7 +208,8 @@ func (e *end) matched(index int) {
 
 // refuses reports whether the receive that a message of the peer's meets is not
 // made for it.
-func (e *end) refuses(q *request) bool {
+func (s *receiving) refuses(q *request) bool {
+	e := s.end
 	switch {
 	case e.takesShared():
 		return len(q.data) > sharedCapacity
@@ -216,15 +220,17 @@ func (e *end) refuses(q *request) bool {
 	return len(q.data) > v.capacity || v.doom && len(q.data) > 0
 }
 
-// postReceivesLater is postReceivesAhead for later.
-func (e *end) postReceivesLater() {
+// postReceivesLater calls postReceivesAhead if the end is still usable.
+func (s *receiving) postReceivesLater() {
+	e := s.end
 	if e.usable() {
 		e.postReceivesAhead()
 	}
 }
 
 // judgeReceive takes the completion of a receive.
-func (e *end) judgeReceive(v *receive, result *provider.ResultEx) {
+func (s *receiving) judgeReceive(v *receive, result *provider.ResultEx) {
+	e := s.end
 	r := e.run
 	status := result.Status
 	r.Coverage.Count("completed receive " + status.String())
@@ -248,7 +254,7 @@ func (e *end) judgeReceive(v *receive, result *provider.ResultEx) {
 	if e.peer != nil && e.received < len(e.peer.sends) {
 		q = e.peer.sends[e.received]
 	}
-	e.instance.memory.check()
+	e.instance.memory.Check()
 	if status == provider.StatusSuccess {
 		e.receivedWell(v, q, result)
 	} else {
@@ -258,11 +264,12 @@ func (e *end) judgeReceive(v *receive, result *provider.ResultEx) {
 		e.receivesOver = true
 		e.cause = e.cause || status != provider.StatusCancelled
 	}
-	releaseAll(&v.claims)
+	trial.ReleaseAll(&v.claims)
 }
 
 // receivedWell checks a message that has been received.
-func (e *end) receivedWell(v *receive, q *request, result *provider.ResultEx) {
+func (s *receiving) receivedWell(v *receive, q *request, result *provider.ResultEx) {
+	e := s.end
 	r := e.run
 	switch {
 	case q == nil:
@@ -272,14 +279,14 @@ func (e *end) receivedWell(v *receive, q *request, result *provider.ResultEx) {
 	case int(result.BytesTransferred) != len(q.data):
 		r.Fail("what is received is what was sent", "%v: %v has %d bytes, of %v, which has %d", e, v, result.BytesTransferred, q, len(q.data))
 	}
-	var claims []*claim
+	var claims []*trial.Claim
 	for _, c := range v.claims {
-		if part := *c; c.offset < len(q.data) {
-			part.to = min(c.to, c.from+len(q.data)-c.offset)
+		if part := *c; c.Offset < len(q.data) {
+			part.To = min(c.To, c.From+len(q.data)-c.Offset)
 			claims = append(claims, &part)
 		}
 	}
-	r.arrived(claims, q.data, v.String())
+	checkArrived(claims, q.data, v)
 	e.received++
 	q.delivered = true
 	want, token := provider.OperationTypeReceive, uint32(0)
@@ -294,7 +301,8 @@ func (e *end) receivedWell(v *receive, q *request, result *provider.ResultEx) {
 
 // mayFailToReceive reports whether there is something that explains how a receive
 // ended.
-func (e *end) mayFailToReceive(v *receive, q *request, status provider.Status) bool {
+func (s *receiving) mayFailToReceive(v *receive, q *request, status provider.Status) bool {
+	e := s.end
 	if status == provider.StatusCancelled {
 		return e.flushed(nil)
 	}

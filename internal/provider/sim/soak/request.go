@@ -3,6 +3,7 @@ package soak
 import (
 	"fmt"
 
+	"github.com/ndklab/ndklab/internal/provider/sim/trial"
 	"github.com/ndklab/ndklab/provider"
 )
 
@@ -13,9 +14,9 @@ type request struct {
 	op      provider.OperationType
 	flags   provider.OpFlags
 	sgl     []provider.SGE
-	data    []byte   // what it carries or, of a READ, is to bring
-	reads   []*claim // memory that is not to change before it is over
-	landing []*claim // where the data arrives, of WRITE and READ
+	data    []byte         // what it carries or, of a READ, is to bring
+	reads   []*trial.Claim // memory that is not to change before it is over
+	landing []*trial.Claim // where the data arrives, of WRITE and READ
 	// present says, of a WRITE whose target is closed, that all was there then.
 	present bool
 	closed  bool
@@ -39,18 +40,29 @@ func (q *request) String() string {
 	return s
 }
 
-func (q *request) name() string { return q.String() }
+// A placement is the arrival of a request's data where a grant allows it. It implements trial.Arrival.
+type placement struct {
+	*request
+	by *grant
+}
 
-// allows implements arrival.
-func (q *request) allows(c *claim, first, last int) string {
-	if c.grant.ended {
-		return fmt.Sprintf("token %#x has ended", c.grant.token)
+// Allows implements trial.Arrival.
+func (p placement) Allows(c *trial.Claim, first, last int) string {
+	if p.by.ended {
+		return fmt.Sprintf("token %#x has ended", p.by.token)
 	}
-	inOrder := c.memory.instance.host.plan.info.AdapterFlags&provider.AdapterInOrderDMA != 0
-	if !c.explains(q.data, first, last, inOrder) {
+	inOrder := p.by.instance.host.plan.info.AdapterFlags&provider.AdapterInOrderDMA != 0
+	if !c.Explains(p.data, first, last, inOrder) {
 		return "that is not what it brings"
 	}
 	return ""
+}
+
+// checkArrived fails the trial unless all claims have what was to come.
+func checkArrived(claims []*trial.Claim, data []byte, what fmt.Stringer) {
+	for _, c := range claims {
+		c.CheckArrived(data, what)
+	}
 }
 
 // has reports whether a flag is set.
@@ -60,10 +72,7 @@ func (q *request) has(flag provider.OpFlags) bool { return q.flags&flag == flag 
 // room. write says that they are to be written by the request itself.
 func (q *request) gather(n int, a access) bool {
 	e := q.end
-	by, claims := arrival(nil), &q.reads
-	if a != localRead {
-		by, claims = q, &q.landing
-	}
+	reads := a == localRead
 	for offset, pieces := 0, 1+e.run.Rand.IntN(3); offset < n || pieces > 0 && n == 0; pieces-- {
 		length := n - offset
 		if pieces > 1 {
@@ -76,26 +85,28 @@ func (q *request) gather(n int, a access) bool {
 		if g.logical {
 			length = min(length, provider.PageSize)
 		}
-		at, ok := g.room(length, by != nil)
+		at, ok := g.room(length, !reads)
 		if !ok || len(q.sgl) == maxPieces {
 			return false
 		}
 		q.sgl = append(q.sgl, provider.SGE{VirtualAddress: g.address(at), Length: uint32(length), MemoryRegionToken: g.token})
 		q.uses = append(q.uses, g)
-		if length > 0 {
-			c := e.instance.memory.claim(at, at+length, by, offset)
-			c.grant = g
-			*claims = append(*claims, c)
+		switch memory := e.instance.memory; {
+		case length == 0:
+		case reads:
+			q.reads = append(q.reads, memory.Claim(at, at+length, nil, offset))
+		default:
+			q.landing = append(q.landing, memory.Claim(at, at+length, placement{q, g}, offset))
 		}
-		if by == nil {
-			q.data = append(q.data, e.instance.memory.bytes[at:at+length]...)
+		if reads {
+			q.data = append(q.data, e.instance.memory.Bytes[at:at+length]...)
 		}
 		offset += length
 	}
 	return true
 }
 
-// gatherIn is gather of one piece of a grant's memory that the request writes to.
+// gatherIn makes an SGL of one piece of a grant's memory, which the request writes to.
 func (q *request) gatherIn(g *grant, n int) bool {
 	at, ok := g.room(n, true)
 	if !ok {
@@ -104,9 +115,7 @@ func (q *request) gatherIn(g *grant, n int) bool {
 	q.sgl = append(q.sgl, provider.SGE{VirtualAddress: g.address(at), Length: uint32(n), MemoryRegionToken: g.token})
 	q.uses = append(q.uses, g)
 	if n > 0 {
-		c := g.instance.memory.claim(at, at+n, q, 0)
-		c.grant = g
-		q.landing = append(q.landing, c)
+		q.landing = append(q.landing, g.instance.memory.Claim(at, at+n, placement{q, g}, 0))
 	}
 	return true
 }
@@ -127,22 +136,20 @@ func (q *request) target(n int, a access) bool {
 	memory := g.instance.memory
 	switch {
 	case a == remoteRead:
-		q.data = append([]byte(nil), memory.bytes[at:at+n]...)
+		q.data = append([]byte(nil), memory.Bytes[at:at+n]...)
 		if n > 0 {
-			q.reads = append(q.reads, memory.claim(at, at+n, nil, 0))
+			q.reads = append(q.reads, memory.Claim(at, at+n, nil, 0))
 		}
 	case n > 0:
-		c := memory.claim(at, at+n, q, 0)
-		c.grant = g
-		q.landing = append(q.landing, c)
+		q.landing = append(q.landing, memory.Claim(at, at+n, placement{q, g}, 0))
 	}
 	return true
 }
 
 // drop undoes the making of a request that is not posted.
 func (q *request) drop() {
-	releaseAll(&q.reads)
-	releaseAll(&q.landing)
+	trial.ReleaseAll(&q.reads)
+	trial.ReleaseAll(&q.landing)
 }
 
 // token returns the remote token to name: 0 if there is none.

@@ -47,10 +47,10 @@ func TestTamper(t *testing.T) {
 			return true
 		}},
 		"no acknowledgement comes any more": {"requests end as they should", func(r *run, p *roce.Received) bool {
-			return !r.ending || !ack(p)
+			return !r.Ending || !ack(p)
 		}},
 		"receivers are never ready": {"no deadlock", func(r *run, p *roce.Received) bool {
-			if r.ending && ack(p) {
+			if r.Ending && ack(p) {
 				p.Header.Syndrome = roce.SyndromeRNR // for 655 ms each time
 			}
 			return true
@@ -60,7 +60,7 @@ func TestTamper(t *testing.T) {
 			var failure *trial.Failure
 			for seed := uint64(1); seed <= 20; seed++ {
 				r := newRun(seed, nil)
-				r.tamper = func(p *roce.Received) bool { return test.tamper(r, p) }
+				r.Tamper = func(p *roce.Received) bool { return test.tamper(r, p) }
 				// Another may notice first, such as that a request fails for no reason.
 				if errors.As(r.Attempt(r.play), &failure) && failure.Invariant == test.invariant {
 					return

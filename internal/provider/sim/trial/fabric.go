@@ -54,7 +54,7 @@ func plan(r *rand.Rand, a, b, hops int, weather bool) LinkPlan {
 	return l
 }
 
-// String tells what the plan is, for the journal.
+// String describes the link, for the journal.
 func (l LinkPlan) String() string {
 	return fmt.Sprintf("link %d-%d: %v, %.0f Mbit/s, loss %.3f, duplicates %.3f, reordered %.3f, corrupted %.3f",
 		l.A, l.B, l.Delay, l.Rate/1e6, l.Loss, l.Duplicate, l.Reorder, l.Corrupt)

@@ -1,11 +1,13 @@
-// Package trial has what trials of whole adapters on a simulated network share, whatever the adapters are
-// used by: a seed of which everything follows, the event loop in virtual time, links with faults between hosts,
-// and how a failure is reported.
+// Package trial is the harness of trials of whole adapters on a simulated network, by whichever interface they are used.
+// It has a seed from which everything follows, the event loop in virtual time, links with faults between hosts, the
+// model of memory in which whatever changes must be explained, the checks of reliable connections on the wire, and the
+// report of a failure.
 //
-// It knows nothing of queue pairs or memory. What happens on the hosts and what is checked is in the packages beside
-// it: soak for NDKPI, verbsoak for verbs. Package trialtest plays many seeds.
+// It knows nothing of objects, requests or their statuses. What happens on the hosts and how it may end is in the
+// packages beside it: soak for NDKPI, verbsoak for verbs. Package trialtest plays many seeds.
 //
-// Start reading at Trial; fabric.go is the network.
+// Start reading at Trial; plan.go has what a seed decides, fabric.go the network, port.go a device's place there,
+// memory.go and stream.go the checks.
 package trial
 
 import (
@@ -15,6 +17,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/provider/roce"
+	"github.com/ndklab/ndklab/internal/provider/sim"
 	"github.com/ndklab/ndklab/provider/clock"
 )
 
@@ -53,9 +57,18 @@ type Trial struct {
 	Clock    *clock.Virtual
 	Coverage Coverage
 	Events   uint64
-	// Follow is called after each event, and Unfinished tells what has not come to its end, when something should have.
+	Fabric   *Fabric // made by Prepare
+	Network  *sim.Network
+	Ending   bool // Calm has been called
+	// Follow is called after each event. Unfinished describes what has not come to its end, when something should have.
 	Follow     func()
 	Unfinished func() string
+	// Tamper, unless it is nil, may change what comes to a device, or drop it by returning false, when the ICRC has been
+	// verified: to see whether what follows is noticed.
+	Tamper func(*roce.Received) bool
+
+	plan    *Plan
+	touched []*Port // that packets came to in this event
 
 	digest       digest
 	journal      io.Writer
@@ -108,6 +121,11 @@ func (t *Trial) Step() bool {
 	if t.Events == maxEvents {
 		t.Fail("an end to activity", "%d events", t.Events)
 	}
+	for _, p := range t.touched {
+		p.host.CheckMemory()
+		p.touched = false
+	}
+	t.touched = t.touched[:0]
 	t.Follow()
 	return true
 }

@@ -19,6 +19,15 @@ type fragment struct {
 	index   int
 }
 
+// arriving has the messages that arrive at an end, and the receive that they take.
+type arriving struct {
+	end        *end
+	expected   uint32     // PSN, of an unreliable connection
+	assembling *assembly  // likewise
+	held       *receive   // taken, and not used up
+	arrivals   []*arrival // that are to be completed
+}
+
 // An assembly is a message of an unreliable connection that is arriving.
 type assembly struct {
 	request *request
@@ -35,13 +44,15 @@ type arrival struct {
 func (a *arrival) String() string { return fmt.Sprintf("%v in receive %d", a.request, a.receive.id) }
 
 // hears reports whether the end takes packets: from RTR on (IBTA Vol. 1, 10.3.1).
-func (e *end) hears() bool {
+func (v *arriving) hears() bool {
+	e := v.end
 	return !e.gone && (e.state == verbs.ReadyToReceive || e.state == verbs.ReadyToSend || e.state == verbs.SendQueueDrain) &&
 		e.qp != nil && !e.inError()
 }
 
 // inError reports whether the end has gone to Error by itself, which the program can ask for.
-func (e *end) inError() bool {
+func (v *arriving) inError() bool {
+	e := v.end
 	if !e.cause {
 		return false
 	}
@@ -50,7 +61,8 @@ func (e *end) inError() bool {
 }
 
 // arrives follows a packet that comes to the end's number, before the provider gets it.
-func (e *end) arrives(p *roce.Received) {
+func (v *arriving) arrives(p *roce.Received) {
+	e := v.end
 	if !e.hears() || !p.Header.InDefaultPartition() {
 		return
 	}
@@ -63,19 +75,20 @@ func (e *end) arrives(p *roce.Received) {
 		}
 	default:
 		if p.Flow.Remote == e.peer.host.address {
-			e.heardRequest(p)
+			e.peer.out.Arrived(&p.Header, int64(e.mtu))
 		}
 	}
 }
 
 // datagramArrives has a datagram with the right Q_Key take a receive, if there is one with room (IBTA Vol. 1,
 // 9.8.3); nothing happens otherwise.
-func (e *end) datagramArrives(p *roce.Received) {
+func (v *arriving) datagramArrives(p *roce.Received) {
+	e := v.end
 	h := &p.Header
 	if h.Opcode != roce.UDSendOnly && h.Opcode != roce.UDSendOnlyImm || h.QKey != e.qkey {
 		return
 	}
-	from := e.run.hosts[e.run.fabric.HostAt(p.Flow.Remote)].numbered(h.SourceQPN)
+	from := e.run.hosts[e.run.Fabric.HostAt(p.Flow.Remote)].numbered(h.SourceQPN)
 	f, ok := e.run.flight[packetKey{from, h.PSN}]
 	if !ok {
 		e.run.Fail("what arrives was sent", "%v: PSN %#x from %v", e, h.PSN, from)
@@ -89,7 +102,8 @@ func (e *end) datagramArrives(p *roce.Received) {
 }
 
 // take has the end hold the oldest receive; false if there is none.
-func (e *end) take() bool {
+func (v *arriving) take() bool {
+	e := v.end
 	if e.held == nil {
 		e.held = e.receives.take()
 	}
@@ -97,7 +111,8 @@ func (e *end) take() bool {
 }
 
 // expect has a message complete in the receive that the end holds.
-func (e *end) expect(q *request) {
+func (v *arriving) expect(q *request) {
+	e := v.end
 	e.arrivals = append(e.arrivals, &arrival{q, e.held})
 	e.held = nil
 	q.received = true
@@ -105,7 +120,8 @@ func (e *end) expect(q *request) {
 
 // packetArrives has a packet of an unreliable connection be part of a message if it is the first, or follows the one
 // before (IBTA Vol. 1, 9.8.2).
-func (e *end) packetArrives(p *roce.Received) {
+func (v *arriving) packetArrives(p *roce.Received) {
+	e := v.end
 	h := &p.Header
 	f, ok := e.run.flight[packetKey{e.peer, h.PSN}]
 	if !ok {

@@ -26,16 +26,14 @@ type end struct {
 	depth        int
 	signalAll    bool
 
-	state   verbs.QPState // by the model; what it goes to by itself is seen by cause
-	cause   bool          // something has happened by which it may be in Error
-	failed  bool          // a request has failed: only flushes come
-	cut     bool          // all that have were flushed, the first of which waited for more than an acknowledgement
-	lossy   bool          // completions may be missing
-	last    bool          // EventLastWQEReached has come
-	drained bool          // EventSendQueueDrained has come
-	gone    bool          // destroyed
-	busy    bool          // something is scheduled that changes its state
-	written *written      // nil: its consumer posts by calls alone
+	states
+	arriving
+
+	failed  bool     // a request has failed: only flushes come
+	cut     bool     // all that have were flushed, the first of which waited for more than an acknowledgement
+	lossy   bool     // completions may be missing
+	gone    bool     // destroyed
+	written *written // nil: its consumer posts by calls alone
 
 	mtu     int
 	access  verbs.Access
@@ -44,15 +42,21 @@ type end struct {
 	first   int64 // sequence number, of what it sends first
 	next    int64 // of what is posted next
 	pending []*request
-	sends   []*request // since it was connected, that take a receive at the peer
-	heard   int        // of the peer's sends
-	out     *stream    // of a reliable connection
+	sends   []*request    // since it was connected, that take a receive at the peer
+	heard   int           // of the peer's sends
+	out     *trial.Stream // of a reliable connection
 
-	expected   uint32     // PSN, of an unreliable connection
-	assembling *assembly  // likewise
-	held       *receive   // taken, and not used up
-	arrivals   []*arrival // that are to be completed
-	ghosts     []endedGrant
+	ghosts []endedGrant
+}
+
+// states has the state of a queue pair, by the model.
+type states struct {
+	end     *end
+	state   verbs.QPState // what it goes to by itself is seen by cause
+	cause   bool          // something has happened by which it may be in Error
+	last    bool          // EventLastWQEReached has come
+	drained bool          // EventSendQueueDrained has come
+	busy    bool          // something is scheduled that changes its state
 }
 
 // String names the end.
@@ -65,6 +69,7 @@ func (h *host) newEnd(kind verbs.QPType) *end {
 		return nil
 	}
 	e := &end{run: r, host: h, number: len(r.ends), kind: kind, signalAll: r.Chance(0.3), depth: 16, inline: 128}
+	e.states.end, e.arriving.end = e, e
 	e.sendQueue, e.receiveQueue = trial.Pick(r.Rand, h.queues), trial.Pick(r.Rand, h.queues)
 	if e.sendQueue.over || e.receiveQueue.over {
 		return nil
@@ -127,7 +132,8 @@ func (h *host) datagrams() {
 }
 
 // begin takes an end, and its peer, through the states up to sending, with pauses unless nothing may go wrong.
-func (e *end) begin() {
+func (s *states) begin() {
+	e := s.end
 	r := e.run
 	pair := []*end{e}
 	if e.peer != nil {
@@ -148,8 +154,8 @@ func (e *end) begin() {
 			psn = r.Rand.Uint32() & roce.PSNMask
 		}
 		x.first = int64(psn) + 1<<24
-		x.next, x.out, x.access, x.busy = x.first, newStream(int64(psn)+1<<24), everything&^verbs.AccessBindWindow, true
-		if r.plan.mistakes && r.Chance(0.2) {
+		x.next, x.out, x.access, x.busy = x.first, r.NewStream(x).Begin(x.first), everything&^verbs.AccessBindWindow, true
+		if r.plan.Mistakes && r.Chance(0.2) {
 			x.access = []verbs.Access{0, verbs.AccessRemoteRead, verbs.AccessRemoteWrite | verbs.AccessLocalWrite}[r.Rand.IntN(3)]
 		}
 		x.rnr = 7
@@ -181,7 +187,8 @@ func (e *end) begin() {
 func abs(n int) int { return max(n, -n) }
 
 // ifStillUp returns a function that does something later unless the end is gone or in Error by then.
-func (e *end) ifStillUp() func(func()) {
+func (s *states) ifStillUp() func(func()) {
+	e := s.end
 	return func(do func()) {
 		if e.gone || e.state == verbs.Error || e.inError() {
 			e.busy = false
@@ -191,7 +198,8 @@ func (e *end) ifStillUp() func(func()) {
 	}
 }
 
-func (e *end) modify(to verbs.QPState, a verbs.Attributes, mask verbs.AttributeMask) {
+func (s *states) modify(to verbs.QPState, a verbs.Attributes, mask verbs.AttributeMask) {
+	e := s.end
 	a.State = to
 	e.run.Logf("%v to state %d", e, to)
 	from := e.state
@@ -201,7 +209,8 @@ func (e *end) modify(to verbs.QPState, a verbs.Attributes, mask verbs.AttributeM
 	}
 }
 
-func (e *end) toInit() {
+func (s *states) toInit() {
+	e := s.end
 	e.qkey = e.run.Rand.Uint32() &^ (1 << 31)
 	a := verbs.Attributes{Port: 1, Access: e.access, QKey: e.qkey}
 	mask := verbs.MaskPKeyIndex | verbs.MaskPort
@@ -214,7 +223,8 @@ func (e *end) toInit() {
 	e.receives.post(6)
 }
 
-func (e *end) toReceive() {
+func (s *states) toReceive() {
+	e := s.end
 	if e.kind == verbs.UD {
 		e.modify(verbs.ReadyToReceive, verbs.Attributes{}, 0)
 		return
@@ -232,7 +242,8 @@ func (e *end) toReceive() {
 	e.modify(verbs.ReadyToReceive, a, mask)
 }
 
-func (e *end) toSend() {
+func (s *states) toSend() {
+	e := s.end
 	a := verbs.Attributes{
 		SendPSN: uint32(e.first) & roce.PSNMask, Timeout: trial.Pick(e.run.Rand, e.run.plan.timeouts), RetryCount: 7, RNRRetry: e.rnr,
 		MaxReads: 1 + uint8(e.run.Rand.IntN(8)),
@@ -272,7 +283,8 @@ func (e *end) pollAll() {
 }
 
 // toError has the program end what is under way: all of it is flushed at once.
-func (e *end) toError() {
+func (s *states) toError() {
+	e := s.end
 	r := e.run
 	if e.gone || e.state == verbs.Reset {
 		return
@@ -299,7 +311,8 @@ func (e *end) toError() {
 }
 
 // toReset forgets what is under way: it makes no completion any more.
-func (e *end) toReset() {
+func (s *states) toReset() {
+	e := s.end
 	e.run.Coverage.Count("to Reset")
 	e.pollAll()
 	e.modify(verbs.Reset, verbs.Attributes{}, 0)
@@ -378,7 +391,8 @@ func (e *end) delivered() {
 }
 
 // reconnect connects a pair anew, with the same queue pairs.
-func (e *end) reconnect() {
+func (s *states) reconnect() {
+	e := s.end
 	r := e.run
 	pair := []*end{e}
 	if e.peer != nil {
@@ -419,7 +433,8 @@ func (e *end) reconnect() {
 }
 
 // drain has the send queue begin nothing for a while.
-func (e *end) drain() {
+func (s *states) drain() {
+	e := s.end
 	r := e.run
 	if e.state != verbs.ReadyToSend || e.cause || e.busy {
 		return
@@ -433,7 +448,8 @@ func (e *end) drain() {
 	r.Later(20*time.Millisecond, e.undrain)
 }
 
-func (e *end) undrain() {
+func (s *states) undrain() {
+	e := s.end
 	if e.gone || e.state != verbs.SendQueueDrain || e.cause {
 		return
 	}
@@ -441,7 +457,8 @@ func (e *end) undrain() {
 }
 
 // event follows an asynchronous event of the queue pair.
-func (e *end) event(t verbs.EventType) {
+func (s *states) event(t verbs.EventType) {
+	e := s.end
 	wrong := false
 	switch t {
 	case verbs.EventCommunicationEstablished:
@@ -467,7 +484,8 @@ func (e *end) event(t verbs.EventType) {
 }
 
 // checkDrained looks whether anything is under way that was begun.
-func (e *end) checkDrained() {
+func (s *states) checkDrained() {
+	e := s.end
 	if e.gone || e.state != verbs.SendQueueDrain {
 		return
 	}

@@ -30,7 +30,7 @@ func (f *changingRegion) register() {
 	if f.base > 1<<63 {
 		f.base >>= 1
 	}
-	f.mr = made(h.pd.RegisterMR(verbs.Bytes(h.memory.bytes), uint64(len(h.memory.bytes)), f.base, everything))
+	f.mr = made(h.pd.RegisterMR(verbs.Bytes(h.memory.Bytes), uint64(len(h.memory.Bytes)), f.base, everything))
 	f.open = true
 }
 
@@ -72,7 +72,7 @@ func (q *request) revoke() {
 		return
 	}
 	q.may = append(q.may, verbs.RemoteAccessError)
-	q.target.check()
+	q.target.Check()
 	q.end.expectErrors()
 	q.partial = true
 	q.target.release()
@@ -121,7 +121,7 @@ func (w *window) ended() {
 	if w.token != 0 {
 		w.host.dead = append(w.host.dead, w.token)
 		if w.by != nil && w.slot != nil {
-			w.by.ghosts = append(w.by.ghosts, endedGrant{w.token, w.host.base() + uint64(w.slot.from)})
+			w.by.ghosts = append(w.by.ghosts, endedGrant{w.token, w.host.base() + uint64(w.slot.From)})
 		}
 	}
 	if w.user != nil {
@@ -146,7 +146,7 @@ func (q *request) bind() bool {
 	}
 	q.op, q.window = rc.OpBind, w
 	local, token, err := e.qp.Bind(w.mw, h.run.Rand.Uint32(), verbs.Binding{
-		MR: h.mr, Address: h.base() + uint64(slot.from), Length: uint64(slot.to - slot.from),
+		MR: h.mr, Address: h.base() + uint64(slot.From), Length: uint64(slot.To - slot.From),
 		Access: verbs.AccessRemoteWrite | verbs.AccessRemoteRead,
 	})
 	must(err)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/ndklab/ndklab/internal/provider/rc"
 	"github.com/ndklab/ndklab/internal/provider/roce"
-	"github.com/ndklab/ndklab/internal/provider/sim"
 	"github.com/ndklab/ndklab/internal/provider/sim/trial"
 	"github.com/ndklab/ndklab/internal/provider/verbs"
 	"github.com/ndklab/ndklab/provider"
@@ -19,7 +18,6 @@ type host struct {
 	number   int
 	plan     *hostPlan
 	address  netip.Addr
-	carrier  *carrier
 	device   *provider.Miniport
 	context  *verbs.Context
 	pd       *verbs.PD
@@ -33,7 +31,6 @@ type host struct {
 	ends     []*end
 	windows  []*window
 	dead     []uint32 // tokens that grant nothing any more
-	touched  bool
 }
 
 // String names the host.
@@ -50,18 +47,17 @@ func newHost(r *run, number int) *host {
 	if r.plan.hosts[0].buffer < 64<<10 { // as good a coin as any, and the same for all
 		h.address = netip.AddrFrom16([16]byte{0: 0xFD, 15: byte(number + 1)})
 	}
-	r.fabric.Attach(number, h.address)
+	r.Fabric.Attach(number, h.address)
 	return h
 }
 
 // start opens the device.
 func (h *host) start() {
 	r := h.run
-	h.carrier = &carrier{Carrier: r.network.Attach(h.plan.mtu, h.address), host: h}
 	configuration := provider.DefaultConfiguration()
 	configuration.NetworkDirectRoCEFrameSize = 0
 	device, err := provider.NewMiniport(provider.Config{
-		Carrier: h.carrier, Clock: r.Clock, Rand: rand.New(rand.NewPCG(r.Seed, uint64(h.number)+10)),
+		Carrier: carrier{r.Wrap(r.Network.Attach(h.plan.mtu, h.address), h), h.plan.buffer}, Clock: r.Clock, Rand: rand.New(rand.NewPCG(r.Seed, uint64(h.number)+10)),
 		Info: provider.DefaultAdapterInfo(), Capabilities: provider.DefaultCapabilities(), Configuration: &configuration,
 	})
 	h.device = made(device, err)
@@ -69,10 +65,10 @@ func (h *host) start() {
 	h.pd = made(h.context.AllocPD())
 	h.stranger = made(h.context.AllocPD())
 	mtu := h.context.GIDs()[0].MTU
-	h.memory = newMemory(h, (max(r.plan.largest, mtu)+roce.GRHLen+64)&^7)
-	n := uint64(len(h.memory.bytes))
-	h.mr = made(h.pd.RegisterMR(verbs.Bytes(h.memory.bytes), n, h.base(), everything))
-	h.foreign = made(h.stranger.RegisterMR(verbs.Bytes(h.memory.bytes), n, h.base(), everything))
+	h.memory = newMemory(h, (max(r.plan.Largest, mtu)+roce.GRHLen+64)&^7)
+	n := uint64(len(h.memory.Bytes))
+	h.mr = made(h.pd.RegisterMR(verbs.Bytes(h.memory.Bytes), n, h.base(), everything))
+	h.foreign = made(h.stranger.RegisterMR(verbs.Bytes(h.memory.Bytes), n, h.base(), everything))
 	h.fleeting = newChangingRegion(h)
 	for i := range 3 {
 		h.queues = append(h.queues, newQueue(h, r.plan.scarce && i == 0))
@@ -148,66 +144,35 @@ func (h *host) queueOf(cq *verbs.CQ) *queue {
 	panic("a CQ of nobody")
 }
 
-// A carrier is a host's place on the network, with an ear to what passes.
+// A carrier is a host's place on the network. It implements provider.Poller, so that the device puts off what it may.
 type carrier struct {
-	*sim.Carrier
-	host     *host
-	receiver provider.Deferrer
+	*trial.Port
+	buffer int // bytes of the receive buffer
 }
 
 // Listen implements provider.Carrier.
-func (c *carrier) Listen(r provider.Receiver) {
-	c.receiver = r.(provider.Deferrer)
-	c.Carrier.Listen(c)
-}
+func (c carrier) Listen(r provider.Receiver) { c.Port.Listen(prompt{r.(provider.Deferrer)}) }
 
 // ReceiveBuffer implements provider.Carrier.
-func (c *carrier) ReceiveBuffer() int { return c.host.plan.buffer }
-
-// Receive implements provider.Receiver.
-func (c *carrier) Receive(packets []roce.Received) {
-	h, p := c.host, &packets[0] // a simulated network delivers one by one
-	r := h.run
-	if !h.touched {
-		h.touched = true
-		r.touched = append(r.touched, h)
-	}
-	r.Note(uint64(r.Clock.Now()), uint64(p.Header.Opcode), uint64(p.Header.DestQPN), uint64(p.Header.PSN))
-	if r.Journals() {
-		r.Logf("%v < %v %v QP %#x PSN %#x, %d bytes %v", h, p.Flow.Remote, p.Header.Opcode, p.Header.DestQPN, p.Header.PSN, len(p.Payload), p.Header.Syndrome)
-	}
-	if e := h.numbered(p.Header.DestQPN); e != nil {
-		e.arrives(p)
-	}
-	if r.tamper != nil && !r.tamper(p) {
-		return
-	}
-	c.receiver.Receive(packets)
-	for c.receiver.Delivered() {
-	}
-}
+func (c carrier) ReceiveBuffer() int { return c.buffer }
 
 // Poll implements provider.Poller: nothing waits for who polls.
-func (c *carrier) Poll(provider.Receiver) bool { return false }
+func (c carrier) Poll(provider.Receiver) bool { return false }
 
 // PollBeside implements provider.Poller.
-func (c *carrier) PollBeside(provider.Receiver) (arrived, alone bool) { return false, false }
+func (c carrier) PollBeside(provider.Receiver) (arrived, alone bool) { return false, false }
 
 // Resume implements provider.Poller.
-func (c *carrier) Resume() {}
+func (c carrier) Resume() {}
 
-// Send implements provider.Carrier.
-func (c *carrier) Send(flow roce.Flow, packets []roce.Packet) error {
-	r := c.host.run
-	for i := range packets {
-		p := &packets[i]
-		if r.Journals() {
-			r.Logf("%v > %v %v QP %#x PSN %#x, %d bytes %v", c.host, flow.Remote, p.Header.Opcode, p.Header.DestQPN, p.Header.PSN, p.PayloadLen(), p.Header.Syndrome)
-		}
-		r.Coverage.Count("packets sent")
-		c.host.leaves(&flow, p)
+// A prompt receiver does at once what it puts off.
+type prompt struct{ provider.Deferrer }
+
+// Receive implements provider.Receiver.
+func (p prompt) Receive(packets []roce.Received) {
+	p.Deferrer.Receive(packets)
+	for p.Delivered() {
 	}
-	return c.Carrier.Send(flow, packets)
 }
 
 // other returns a random host, not often h itself.

@@ -121,7 +121,7 @@ func (q *request) fails(status verbs.Status) {
 	case verbs.FlushError:
 		explained = e.cause || e.failed
 	case verbs.RetryExceededError:
-		explained = r.plan.weather || r.plan.cuts || e.cause || e.peer != nil && (e.peer.cause || e.peer.gone)
+		explained = r.plan.Weather || r.plan.Cuts || e.cause || e.peer != nil && (e.peer.cause || e.peer.gone)
 	case verbs.RNRRetryExceededError:
 		explained = e.rnr < 7
 	}
@@ -311,8 +311,8 @@ func (q *request) matches(v *receive, c *verbs.Completion) {
 	if *c != want {
 		r.Fail("what is received is what was sent", "%v has %+v, expected %+v of %v", e, *c, want, q)
 	}
-	v.slot.check()
-	now := v.slot.content()
+	v.slot.Check()
+	now := v.slot.Content()
 	if header > 0 {
 		source, destination := now[8:24], now[24:40]
 		if q.end.host.address.Is4() {

@@ -2,22 +2,19 @@ package verbsoak
 
 import (
 	"bytes"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/ndklab/ndklab/internal/provider/rc"
+	"github.com/ndklab/ndklab/internal/provider/sim/trial"
 )
 
-// A memory is a program's, all of it registered: words for atomics, then slots of equal length. image is its copy of
-// when it was last looked at. Whatever has changed since must be explained by a claim.
+// A memory is a program's, all of it registered: words for atomics, then slots of equal length.
 type memory struct {
-	host   *host
-	bytes  []byte
-	image  []byte
-	unit   int // bytes of a slot, a multiple of 8
-	words  []*word
-	free   []int // offsets of slots that nobody uses
-	claims []*claim
+	*trial.Memory
+	host  *host
+	unit  int // bytes of a slot, a multiple of 8
+	words []*word
+	free  []int // offsets of slots that nobody uses
 }
 
 const (
@@ -26,19 +23,28 @@ const (
 	slots     = 128
 )
 
-// A claim is the use of a slot. Each is one request's or receive's.
+// A claim is the use of a slot. Each is one request's or receive's. It implements trial.Arrival.
 type claim struct {
-	memory   *memory
-	from, to int
-	data     []byte // that is to come to its beginning
-	any      bool   // anything may come instead: the model compares when it has come
-	name     string
+	*trial.Claim
+	memory *memory // nil when the use has ended
+	data   []byte  // that is to come to its beginning
+	any    bool    // anything may come instead: the model compares when it has come
+	name   string
+}
+
+// String names what uses the slot.
+func (c *claim) String() string { return c.name }
+
+// Allows implements trial.Arrival.
+func (c *claim) Allows(_ *trial.Claim, first, last int) string {
+	if c.any || c.Explains(c.data, first, last, false) {
+		return ""
+	}
+	return "that is not what is to come"
 }
 
 func newMemory(h *host, unit int) *memory {
-	n := words*wordBytes + slots*unit
-	m := &memory{host: h, bytes: make([]byte, n), image: make([]byte, n), unit: unit}
-	m.fill(0, n)
+	m := &memory{Memory: h.run.NewMemory(h, words*wordBytes+slots*unit), host: h, unit: unit}
 	for i := range words {
 		m.words = append(m.words, newWord(m, i*wordBytes))
 	}
@@ -46,22 +52,6 @@ func newMemory(h *host, unit int) *memory {
 		m.free = append(m.free, words*wordBytes+i*unit)
 	}
 	return m
-}
-
-// fill has the program write something new.
-func (m *memory) fill(from, to int) {
-	random(m.host.run.Rand, m.bytes[from:to])
-	copy(m.image[from:to], m.bytes[from:to])
-}
-
-func random(r *rand.Rand, to []byte) {
-	for i := 0; i < len(to); i += 8 {
-		v := r.Uint64()
-		for j := i; j < min(i+8, len(to)); j++ {
-			to[j] = byte(v)
-			v >>= 8
-		}
-	}
 }
 
 // claim takes a slot; nil if none is free.
@@ -72,8 +62,8 @@ func (m *memory) claim(name string, n int) *claim {
 	i := m.host.run.Rand.IntN(len(m.free))
 	from := m.free[i]
 	m.free = slices.Delete(m.free, i, i+1)
-	c := &claim{memory: m, from: from, to: from + n, name: name}
-	m.claims = append(m.claims, c)
+	c := &claim{memory: m, name: name}
+	c.Claim = m.Claim(from, from+n, c, 0)
 	return c
 }
 
@@ -83,69 +73,37 @@ func (c *claim) release() {
 		return
 	}
 	m := c.memory
-	c.check()
-	m.claims = slices.DeleteFunc(m.claims, func(o *claim) bool { return o == c })
-	m.free = append(m.free, c.from)
-	m.fill(c.from, c.from+m.unit)
+	c.Check()
+	c.Release()
+	m.free = append(m.free, c.From)
+	m.Fill(c.From, c.From+m.unit)
 	c.memory = nil
 }
 
-// content returns the bytes in the slot now.
-func (c *claim) content() []byte { return c.memory.bytes[c.from:c.to] }
-
 // pieces returns an SGL of the slot's bytes in up to most pieces.
 func (c *claim) pieces(most int) (sgl []rc.SGE) {
-	r := c.memory.host.run
-	at := c.from
-	for k := 1 + r.Rand.IntN(most); k > 1; k-- {
-		n := r.Rand.IntN(c.to - at + 1)
-		sgl = append(sgl, c.memory.host.piece(at, n))
+	h := c.memory.host
+	at := c.From
+	for k := 1 + h.run.Rand.IntN(most); k > 1; k-- {
+		n := h.run.Rand.IntN(c.To - at + 1)
+		sgl = append(sgl, h.piece(at, n))
 		at += n
 	}
-	return append(sgl, c.memory.host.piece(at, c.to-at))
+	return append(sgl, h.piece(at, c.To-at))
 }
 
-// check checks all that has changed since the last look.
+// check checks all that has changed since the last time: first the words, which have a history.
 func (m *memory) check() {
 	for _, w := range m.words {
 		w.look()
 	}
-	if bytes.Equal(m.bytes, m.image) {
-		return
-	}
-	r := m.host.run
-	for _, c := range m.claims {
-		c.check()
-	}
-	if bytes.Equal(m.bytes, m.image) {
-		return
-	}
-	for i := range m.bytes {
-		if m.bytes[i] != m.image[i] {
-			r.Fail("memory as the model has it", "%v: byte %d has changed, in the slot at %d, where nothing is to come", m.host, i, i-(i-words*wordBytes)%m.unit)
-		}
-	}
-}
-
-// check checks what has changed in the slot.
-func (c *claim) check() {
-	m := c.memory
-	now, before := m.bytes[c.from:c.to], m.image[c.from:c.to]
-	if bytes.Equal(now, before) {
-		return
-	}
-	for i := range now {
-		if now[i] != before[i] && !c.any && (i >= len(c.data) || now[i] != c.data[i]) {
-			m.host.run.Fail("memory as the model has it", "%v: byte %d of the slot at %d, of %s, is not what is to come", m.host, i, c.from, c.name)
-		}
-	}
-	copy(before, now)
+	m.Check()
 }
 
 // arrived fails the run unless all that was to come is there.
 func (c *claim) arrived(what any) {
-	c.check()
-	if got := c.content()[:len(c.data)]; !bytes.Equal(got, c.data) {
-		c.memory.host.run.Fail("success means that the data is there", "%v: not all of it is at %v's slot at %d", what, c.memory.host, c.from)
+	c.Check()
+	if !bytes.Equal(c.Content()[:len(c.data)], c.data) {
+		c.memory.host.run.Fail("success means that the data is there", "%v: not all of it is at %v's slot at %d", what, c.memory.host, c.From)
 	}
 }

@@ -10,15 +10,9 @@ import (
 
 // A plan has what a seed decides before the run begins.
 type plan struct {
+	trial.Plan
 	hosts    []hostPlan
-	links    []trial.LinkPlan
-	duration time.Duration
-	actions  int     // that programs and fate take in that time
-	largest  int     // bytes of the longest message
 	timeouts []uint8 // codes of those for acknowledgements that queue pairs have
-	weather  bool    // links lose, corrupt, duplicate and reorder
-	cuts     bool    // links fail
-	mistakes bool    // requests that must fail
 	states   bool    // queue pairs go through other states than the way to RTS
 	scarce   bool    // receives may be missing, and completion queues be small
 }
@@ -33,14 +27,15 @@ type hostPlan struct {
 
 // faultless reports whether nothing may be lost or sent again.
 func (p *plan) faultless() bool {
-	return !p.weather && !p.cuts && !p.mistakes && !p.states && !p.scarce
+	return !p.Weather && !p.Cuts && !p.Mistakes && !p.states && !p.scarce
 }
 
 func newPlan(r *rand.Rand) plan {
 	chance := func(x float64) bool { return r.Float64() < x }
-	p := plan{hosts: make([]hostPlan, 2+min(r.IntN(3), r.IntN(3))), actions: 60 + r.IntN(200), largest: []int{64, 1500, 6000}[r.IntN(3)]}
+	p := plan{hosts: make([]hostPlan, 2+min(r.IntN(3), r.IntN(3)))}
+	p.Plan = trial.Plan{Hosts: len(p.hosts), Actions: 60 + r.IntN(200), Largest: []int{64, 1500, 6000}[r.IntN(3)]}
 	if chance(0.85) {
-		p.weather, p.cuts, p.mistakes, p.states, p.scarce = chance(0.7), chance(0.3), chance(0.5), chance(0.6), chance(0.5)
+		p.Weather, p.Cuts, p.Mistakes, p.states, p.scarce = chance(0.7), chance(0.3), chance(0.5), chance(0.6), chance(0.5)
 	}
 	for i := range p.hosts {
 		p.hosts[i] = hostPlan{
@@ -48,31 +43,19 @@ func newPlan(r *rand.Rand) plan {
 			eager: chance(0.5), srq: chance(0.5),
 		}
 	}
-	p.links = trial.Wire(r, len(p.hosts), p.weather)
-	slowest := time.Duration(0)
-	for _, l := range p.links {
-		slowest = max(slowest, l.Delay)
-	}
+	p.DrawLinks(r, 100, 3*time.Second)
 	p.timeouts = []uint8{10, 14, 18}
-	if slowest > time.Millisecond { // an answer may take longer than the first of these, retries included
+	if p.SlowestLink() > time.Millisecond { // an answer may take longer than the first of these, retries included
 		p.timeouts = p.timeouts[1:]
-	}
-	p.duration = 20*time.Millisecond + time.Duration(10+r.IntN(100))*slowest
-	if p.cuts {
-		p.duration += time.Duration(r.Int64N(int64(3 * time.Second)))
 	}
 	return p
 }
 
-// String tells what the plan is, for the journal.
+// String describes the plan, for the journal.
 func (p *plan) String() string {
-	s := fmt.Sprintf("%d hosts, %v, %d actions, messages up to %d bytes, cuts %v, mistakes %v, states %v, scarce %v",
-		len(p.hosts), p.duration, p.actions, p.largest, p.cuts, p.mistakes, p.states, p.scarce)
+	s := fmt.Sprintf("%v\n  states %v, scarce %v", &p.Plan, p.states, p.scarce)
 	for i, h := range p.hosts {
 		s += fmt.Sprintf("\n  host %d: %+v", i, h)
-	}
-	for _, l := range p.links {
-		s += "\n  " + l.String()
 	}
 	return s
 }

@@ -64,13 +64,13 @@ func (r *run) size() int {
 	case 1:
 		return 1 + r.Rand.IntN(64)
 	case 2:
-		return r.plan.largest
+		return r.plan.Largest
 	}
-	return 1 + r.Rand.IntN(r.plan.largest)
+	return 1 + r.Rand.IntN(r.plan.Largest)
 }
 
 // mistakes reports whether the next request is to be one that must fail.
-func (r *run) mistakes() bool { return r.plan.mistakes && !r.ending && r.Chance(0.03) }
+func (r *run) mistakes() bool { return r.Mistake(0.03) }
 
 // postSome posts a few requests at once.
 func (e *end) postSome() {
@@ -128,7 +128,7 @@ func (q *request) source(n int) bool {
 	if q.local = q.end.host.memory.claim("a source", n); q.local == nil {
 		return false
 	}
-	q.data = slices.Clone(q.local.content())
+	q.data = slices.Clone(q.local.Content())
 	return true
 }
 
@@ -186,9 +186,9 @@ func (q *request) aim() bool {
 		return false
 	}
 	q.target.data = q.data
-	q.request.VA, q.request.Token = p.base()+uint64(q.target.from), p.mr.Key()
-	if f := p.fleeting; f.mr != nil && f.open && r.plan.mistakes && r.Chance(0.2) && q.end.kind == verbs.RC {
-		q.request.VA, q.request.Token = f.base+uint64(q.target.from), f.mr.Key()
+	q.request.VA, q.request.Token = p.base()+uint64(q.target.From), p.mr.Key()
+	if f := p.fleeting; f.mr != nil && f.open && r.plan.Mistakes && r.Chance(0.2) && q.end.kind == verbs.RC {
+		q.request.VA, q.request.Token = f.base+uint64(q.target.From), f.mr.Key()
 		f.users = append(f.users, q)
 	}
 	return true
@@ -209,9 +209,9 @@ func (q *request) read() bool {
 		q.target.release()
 		return false
 	}
-	q.data = slices.Clone(q.target.content())
+	q.data = slices.Clone(q.target.Content())
 	q.local.data = q.data
-	q.request.VA, q.request.Token = p.host.base()+uint64(q.target.from), p.host.mr.Key()
+	q.request.VA, q.request.Token = p.host.base()+uint64(q.target.From), p.host.mr.Key()
 	return true
 }
 
@@ -234,7 +234,7 @@ func (q *request) throughWindow() bool {
 	}
 	q.op, q.window, w.user = rc.OpWrite, w, q
 	w.slot.data = q.data
-	q.request.VA, q.request.Token = e.peer.host.base()+uint64(w.slot.from), w.token
+	q.request.VA, q.request.Token = e.peer.host.base()+uint64(w.slot.From), w.token
 	return true
 }
 
@@ -261,7 +261,7 @@ func (q *request) err() bool {
 			q.request.Token = 0
 		}
 	case 1:
-		q.request.VA += uint64(len(p.memory.bytes)) - 56
+		q.request.VA += uint64(len(p.memory.Bytes)) - 56
 		if q.op == rc.OpFetchAdd {
 			q.request.VA += 56
 		}
@@ -287,7 +287,7 @@ func (q *request) err() bool {
 		q.request.Token, q.request.VA = g.token, g.va
 	default: // local memory that is not the program's to send
 		q.op, q.doom = rc.OpSend, []verbs.Status{verbs.LocalProtectionError}
-		q.request.SGL = []rc.SGE{e.host.piece(q.local.from, 64)}
+		q.request.SGL = []rc.SGE{e.host.piece(q.local.From, 64)}
 		q.request.SGL[0].Token = e.host.foreign.Key()
 	}
 	q.doom = slices.Clone(q.doom)
@@ -304,7 +304,7 @@ func (q *request) datagram() bool {
 	r := e.run
 	var fit []*end
 	for _, o := range r.ends {
-		if !o.gone && o != e && (o.kind == verbs.UD || r.plan.mistakes && r.Chance(0.05)) {
+		if !o.gone && o != e && (o.kind == verbs.UD || r.plan.Mistakes && r.Chance(0.05)) {
 			fit = append(fit, o)
 		}
 	}
@@ -321,7 +321,7 @@ func (q *request) datagram() bool {
 		return false
 	}
 	q.request.RemoteQPN, q.request.QKey = q.to.qpn, q.to.qkey
-	if r.plan.mistakes && r.Chance(0.1) {
+	if r.plan.Mistakes && r.Chance(0.1) {
 		q.request.QKey ^= 1 << r.Rand.IntN(32)
 		if q.request.QKey>>31 != 0 { // the sender's own stands in
 			r.Coverage.Count("own Q_Key sent")
@@ -354,7 +354,7 @@ func (q *request) post() {
 		q.local.release() // it is no longer needed
 		q.local = nil
 	default:
-		q.local.reads(&p.Request, 4)
+		p.SGL = q.local.pieces(4)
 	}
 	q.number()
 	if q.takesReceive() {

@@ -5,7 +5,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ndklab/ndklab/internal/provider/rc"
 	"github.com/ndklab/ndklab/internal/provider/verbs"
 )
 
@@ -139,7 +138,7 @@ func (s *receives) post(n int) {
 			return
 		}
 		slot.any = true
-		v := &receive{id: r.identify(nil), of: s, slot: slot, before: append([]byte(nil), slot.content()...), capacity: slot.to - slot.from}
+		v := &receive{id: r.identify(nil), of: s, slot: slot, before: append([]byte(nil), slot.Content()...), capacity: slot.To - slot.From}
 		r.receives[v.id] = v
 		request := verbs.ReceiveRequest{ID: v.id, SGL: slot.pieces(3)}
 		var err error
@@ -225,6 +224,3 @@ func (s *receives) resize() {
 	s.depth = depth
 	s.host.run.Coverage.Count("SRQ resized")
 }
-
-// reads has a request name a claim's bytes in pieces.
-func (c *claim) reads(q *rc.Request, most int) { q.SGL = c.pieces(most) }

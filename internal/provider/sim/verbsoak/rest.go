@@ -14,9 +14,7 @@ import (
 
 // rest ends the faults and looks whether everything comes to its end.
 func (r *run) rest() {
-	r.Logf("the faults are over")
-	r.ending = true
-	r.fabric.Heal()
+	r.Calm()
 	r.RunFor(25 * time.Millisecond) // whoever connects or drains is done
 	for _, e := range r.ends {
 		if e.gone {
@@ -133,12 +131,7 @@ func (r *run) closeAll() {
 		})
 		r.RunUntil("the device closes", time.Minute, func() bool { return closed })
 	}
-	limit := r.Clock.Now() + time.Minute
-	for r.Step() {
-		if r.Clock.Now() > limit {
-			r.Fail("nothing is left", "something is still scheduled a minute after everything was closed")
-		}
-	}
+	r.Drain(time.Minute)
 }
 
 // A thing is an object, how it is destroyed and whether it is in use.
@@ -233,55 +226,38 @@ func (h *host) count() {
 	var pd *verbs.PD
 	full("PD", few.PDs, func() (func() error, error) {
 		p, err := c.AllocPD()
-		if err != nil {
-			return nil, err
+		if err == nil {
+			pd = p
 		}
-		pd = p
-		return p.Dealloc, nil
+		return p.Dealloc, err
 	})
 	var cq *verbs.CQ
 	full("CQ", few.CQs, func() (func() error, error) {
 		q, err := c.CreateCQ(1, nil)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			cq = q
 		}
-		cq = q
-		return q.Destroy, nil
+		return q.Destroy, err
 	})
 	full("MR", few.MRs, func() (func() error, error) {
-		m, err := pd.RegisterMR(verbs.Bytes(h.memory.bytes), 8, 0, 0)
-		if err != nil {
-			return nil, err
-		}
-		return m.Deregister, nil
+		m, err := pd.RegisterMR(verbs.Bytes(h.memory.Bytes), 8, 0, 0)
+		return m.Deregister, err
 	})
 	full("MW", few.MWs, func() (func() error, error) {
 		w, err := pd.AllocMW(verbs.Window1)
-		if err != nil {
-			return nil, err
-		}
-		return w.Dealloc, nil
+		return w.Dealloc, err
 	})
 	full("SRQ", few.SRQs, func() (func() error, error) {
 		s, err := pd.CreateSRQ(1, 1, 0)
-		if err != nil {
-			return nil, err
-		}
-		return s.Destroy, nil
+		return s.Destroy, err
 	})
 	full("AH", few.AHs, func() (func() error, error) {
 		a, err := pd.CreateAH(verbs.Address{Remote: h.address, Port: 1})
-		if err != nil {
-			return nil, err
-		}
-		return a.Destroy, nil
+		return a.Destroy, err
 	})
 	full("QP", few.QPs, func() (func() error, error) {
 		q, err := pd.CreateQP(verbs.QPConfig{Type: verbs.UC, SendCQ: cq, ReceiveCQ: cq})
-		if err != nil {
-			return nil, err
-		}
-		return q.Destroy, nil
+		return q.Destroy, err
 	})
 	slices.Reverse(ends)
 	for _, end := range ends {

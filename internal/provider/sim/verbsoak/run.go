@@ -2,11 +2,8 @@ package verbsoak
 
 import (
 	"io"
-	"math/rand/v2"
 	"time"
 
-	"github.com/ndklab/ndklab/internal/provider/roce"
-	"github.com/ndklab/ndklab/internal/provider/sim"
 	"github.com/ndklab/ndklab/internal/provider/sim/trial"
 	"github.com/ndklab/ndklab/internal/provider/verbs"
 )
@@ -15,8 +12,6 @@ import (
 type run struct {
 	*trial.Trial
 	plan     plan
-	fabric   *trial.Fabric
-	network  *sim.Network
 	hosts    []*host
 	ends     []*end // by their number
 	lastID   uint64
@@ -25,13 +20,7 @@ type run struct {
 	flight   map[packetKey]fragment
 	strays   []*request    // not complete, or with a failure, that may arrive
 	lifetime time.Duration // of a packet, at most
-	ending   bool          // no new work
 	fed      bool          // no receives need be posted any more
-	touched  []*host       // that packets came to in this event
-
-	// tamper, unless it is nil, may change what comes to a device, or drop it by returning false, when the ICRC has
-	// been verified: to see whether what follows is noticed.
-	tamper func(*roce.Received) bool
 }
 
 func newRun(seed uint64, journal io.Writer) *run {
@@ -40,10 +29,9 @@ func newRun(seed uint64, journal io.Writer) *run {
 	}
 	r.Follow, r.Unfinished = r.follow, r.unfinished
 	r.plan = newPlan(r.Rand)
-	r.fabric = trial.NewFabric(r.Trial, rand.New(rand.NewPCG(seed, 2)), len(r.plan.hosts), r.plan.links)
-	r.network = sim.NewNetwork(r.Clock, r.fabric)
+	r.Prepare(&r.plan.Plan)
 	r.lifetime = 50 * time.Millisecond // for what waits for a line
-	for _, l := range r.plan.links {
+	for _, l := range r.plan.Links {
 		r.lifetime += 5*l.Delay + min(trial.LongestLife, 50*l.Delay)
 	}
 	return r
@@ -57,7 +45,7 @@ func (r *run) play() {
 		h.start()
 	}
 	r.act()
-	r.RunFor(r.plan.duration)
+	r.RunFor(r.plan.Duration)
 	r.rest()
 }
 
@@ -74,16 +62,7 @@ func (r *run) act() {
 			h.datagrams()
 		}
 	}
-	interval := r.plan.duration / time.Duration(r.plan.actions)
-	var next func()
-	next = func() {
-		if r.ending {
-			return
-		}
-		r.actOnce()
-		r.Clock.AfterFunc(time.Duration(r.Rand.ExpFloat64()*float64(interval)), next)
-	}
-	r.Clock.AfterFunc(3*time.Millisecond, next)
+	r.Act(3*time.Millisecond, r.actOnce)
 }
 
 // some returns a random end that is not destroyed and of which is holds; nil if there is none.
@@ -117,15 +96,15 @@ func (r *run) actOnce() {
 		}
 	case n < 87:
 		h.checkDeregister()
-	case n < 88 && r.plan.mistakes:
+	case n < 88 && r.plan.Mistakes:
 		h.fleeting.change()
 	case n < 90 && len(h.srqs) > 0:
 		s := h.srqs[trial.Pick(r.Rand, []verbs.QPType{verbs.RC, verbs.UD})]
 		if s.setLimit(); r.Chance(0.3) {
 			s.resize()
 		}
-	case n < 92 && r.plan.cuts:
-		r.fabric.Cut(trial.Pick(r.Rand, r.fabric.Links), time.Duration(r.Rand.Int64N(int64([]time.Duration{10 * time.Millisecond, time.Second, 20 * time.Second}[r.Rand.IntN(3)]))))
+	case n < 92 && r.plan.Cuts:
+		r.Fabric.Cut(trial.Pick(r.Rand, r.Fabric.Links), time.Duration(r.Rand.Int64N(int64([]time.Duration{10 * time.Millisecond, time.Second, 20 * time.Second}[r.Rand.IntN(3)]))))
 	case r.plan.states:
 		r.changeState(n)
 	}
@@ -152,16 +131,12 @@ func (r *run) changeState(n int) {
 	}
 }
 
-// follow checks what holds after each event.
+// follow checks, now and then, all memory, also that which nothing should have come to, and polls for programs that always
+// do.
 func (r *run) follow() {
-	for _, h := range r.touched {
-		h.memory.check()
-		h.touched = false
-	}
-	r.touched = r.touched[:0]
 	for _, h := range r.hosts {
 		if r.Events%64 == 0 {
-			h.memory.check()
+			h.CheckMemory()
 		}
 		if h.plan.eager && h.context != nil {
 			for _, q := range h.queues {

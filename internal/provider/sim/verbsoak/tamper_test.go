@@ -50,7 +50,7 @@ func TestTamper(t *testing.T) {
 			var failure *trial.Failure
 			for seed := uint64(1); seed <= 40; seed++ {
 				r := newRun(seed, nil)
-				r.tamper = test.tamper
+				r.Tamper = test.tamper
 				if errors.As(r.Attempt(r.play), &failure) && failure.Invariant == test.invariant {
 					return
 				}

@@ -22,7 +22,7 @@ func newWord(m *memory, at int) *word {
 	return w
 }
 
-func (w *word) value() uint64 { return binary.NativeEndian.Uint64(w.memory.bytes[w.at:]) }
+func (w *word) value() uint64 { return binary.NativeEndian.Uint64(w.memory.Bytes[w.at:]) }
 
 // look follows a change: exactly one request that has not been applied explains it.
 func (w *word) look() {
@@ -48,7 +48,7 @@ func (w *word) look() {
 	q := w.waiting[i]
 	q.applied, q.original = true, last
 	w.history = append(w.history, now)
-	copy(w.memory.image[w.at:w.at+wordBytes], w.memory.bytes[w.at:])
+	copy(w.memory.Image[w.at:w.at+wordBytes], w.memory.Bytes[w.at:])
 	r.Coverage.Count("atomic applied")
 }
 
@@ -73,7 +73,7 @@ func (q *request) returned() {
 		r.Fail("atomics are applied once", "%v has succeeded, and has not been applied", q)
 	}
 	if q.op != rc.OpAtomicWrite {
-		got := binary.NativeEndian.Uint64(q.local.content())
+		got := binary.NativeEndian.Uint64(q.local.Content())
 		switch {
 		case q.applied && got != q.original:
 			r.Fail("atomics return what was there", "%v returns %#x, when %#x was there", q, got, q.original)
