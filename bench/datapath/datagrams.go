@@ -52,7 +52,7 @@ const (
 // errSilent is the error of a peer that has said nothing for too long.
 var errSilent = fmt.Errorf("the peer has said nothing for %v", silence)
 
-// try is a system call that does not block and that the scheduler of goroutines need
+// try makes a system call that does not block and that the scheduler of goroutines need
 // not hear of.
 func try(trap, fd uintptr, memory unsafe.Pointer, n, flags int) (int, error) {
 	for {
@@ -69,7 +69,7 @@ func try(trap, fd uintptr, memory unsafe.Pointer, n, flags int) (int, error) {
 	}
 }
 
-// block is a system call that blocks until there is something.
+// block makes a system call that blocks until there is something.
 func block(trap, fd uintptr, memory unsafe.Pointer, n, flags int) (int, error) {
 	for {
 		r, _, errno := unix.Syscall6(trap, fd, uintptr(memory), uintptr(n), uintptr(flags), 0, 0)
@@ -85,7 +85,7 @@ func block(trap, fd uintptr, memory unsafe.Pointer, n, flags int) (int, error) {
 	}
 }
 
-// call is block, or if busy, try over and over.
+// call calls block or, if busy, try over and over.
 func call(busy bool, trap, fd uintptr, memory unsafe.Pointer, n, flags int) (int, error) {
 	if !busy {
 		return block(trap, fd, memory, n, flags)
@@ -172,7 +172,7 @@ func (b *batch) receive(fd int, busy bool) (int, error) {
 	return n, nil
 }
 
-// message is the i-th message received.
+// message returns the i-th message received.
 func (b *batch) message(i int) []byte { return b.buffers[i][:b.headers[i].Len] }
 
 // receiveOne waits for a datagram.

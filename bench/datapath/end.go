@@ -46,7 +46,7 @@ var (
 	modes      = []string{"bw", "lat", "post", "idle"}
 )
 
-// flags are those of an end. Those of who measures a pair by hand are the same but for
+// flags defines the flags of an end. Those of who measures a pair by hand are the same but for
 // where it is.
 func (c *endConfig) flags(f *flag.FlagSet) {
 	choice(f, &c.Op, "op", operations, "operation")
@@ -98,7 +98,7 @@ func parseSize(text string) (int, error) {
 	return int(n << shift), nil
 }
 
-// check is for what flags cannot tell.
+// check checks what flags cannot.
 func (c *endConfig) check() error {
 	switch {
 	case c.Depth < 1 || c.Depth > maxDepth:
@@ -201,7 +201,7 @@ func used() *usage {
 	return u
 }
 
-// since is the cost from before to u. The runtime keeps the last 256 pauses.
+// since returns the cost from before to u. The runtime keeps the last 256 pauses.
 func (u *usage) since(before *usage) Cost {
 	c := Cost{CPU: float64(u.cpu-before.cpu) / float64(u.at-before.at), GCs: u.memory.NumGC - before.memory.NumGC}
 	for i := range min(c.GCs, uint32(len(u.memory.PauseNs))) {
@@ -211,7 +211,7 @@ func (u *usage) since(before *usage) Cost {
 	return c
 }
 
-// processorTime is what this process has used in all its threads.
+// processorTime returns the processor time that all threads of this process have used.
 func processorTime() time.Duration {
 	var u unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
@@ -238,7 +238,7 @@ func (c *endConfig) profile() (stop func() error, err error) {
 	}, nil
 }
 
-// runEnd is one end of a measurement.
+// runEnd runs one end of a measurement.
 func runEnd(ctx context.Context, args []string) error {
 	c, err := parseEnd(args)
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/ndklab/ndklab/bench/internal/statistics"
 )
 
 // Directions of figures.
@@ -39,7 +41,7 @@ var (
 	udpBlockReferences = []reference{{"udp-block", "UDP ping-pong, blocking"}, {"sockperf-block", "sockperf, blocking"}}
 )
 
-// figures are all, in the order of the table.
+// figures returns all figures, in the order of the table.
 func figures() []figure {
 	all := []figure{}
 	for _, op := range []string{"write", "read"} {
@@ -92,14 +94,14 @@ func suffixed(references []reference, suffix string) []reference {
 	return all
 }
 
-// probeOf is the name of the probe that measures a value: such as "lat-poll" of
+// probeOf returns the name of the probe that measures a value: such as "lat-poll" of
 // "lat-poll p99.9".
 func probeOf(value string) string {
 	name, _, _ := strings.Cut(value, " ")
 	return name
 }
 
-// needs are the probes that the figure is made of.
+// needs returns the probes that the figure is made of.
 func (f *figure) needs() []string {
 	names := []string{probeOf(f.value)}
 	for _, r := range f.references {
@@ -137,7 +139,7 @@ func (f *figure) of(values map[string][]float64, lacks map[string]string) Figure
 		out.Lacks = lacks[probeOf(f.value)]
 		return out
 	}
-	ndklab := median(mine)
+	ndklab := statistics.Median(mine)
 	out.Ndklab, out.NdklabSpread = &ndklab, spreadOf(mine)
 	held := ndklab
 	if len(f.references) > 0 {
@@ -146,7 +148,7 @@ func (f *figure) of(values map[string][]float64, lacks map[string]string) Figure
 			out.Lacks = why
 			return out
 		}
-		theirs := median(values[best.value])
+		theirs := statistics.Median(values[best.value])
 		held = ndklab / theirs
 		out.Reference, out.ReferenceName, out.ReferenceSpread, out.Ratio = &theirs, best.name, spreadOf(values[best.value]), &held
 	}
@@ -160,7 +162,7 @@ func (f *figure) of(values map[string][]float64, lacks map[string]string) Figure
 	return out
 }
 
-// best is the reference with the best median of those that there are; nil and why if
+// best returns the reference with the best median of those that there are; nil and why if
 // there is none.
 func (f *figure) best(values map[string][]float64, lacks map[string]string) (best *reference, why string) {
 	for i := range f.references {
@@ -169,7 +171,7 @@ func (f *figure) best(values map[string][]float64, lacks map[string]string) (bes
 			why = lacks[probeOf(r.value)]
 			continue
 		}
-		if best == nil || (median(values[r.value]) > median(values[best.value])) == (f.better == higher) {
+		if best == nil || (statistics.Median(values[r.value]) > statistics.Median(values[best.value])) == (f.better == higher) {
 			best = r
 		}
 	}

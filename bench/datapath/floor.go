@@ -83,7 +83,7 @@ func parseFloor(name string, args []string) (*floorConfig, error) {
 	return c, nil
 }
 
-// runFloor is an end of the floor.
+// runFloor runs an end of the floor.
 func runFloor(_ context.Context, args []string) error {
 	c, err := parseFloor("floor", args)
 	if err != nil {

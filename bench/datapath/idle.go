@@ -20,7 +20,7 @@ type Idle struct {
 	Dial        float64 `json:"seconds"`        // until all were connected
 }
 
-// idle is an end whose connections do nothing. It says a line when all are there, and ends
+// idle runs an end whose connections do nothing. It says a line when all are there, and ends
 // when the other end has disconnected.
 func (d *device) idle(ctx context.Context) error {
 	g, err := d.newGroup(1, 0, 1, nil)
@@ -73,7 +73,7 @@ func (d *device) idle(ctx context.Context) error {
 	return g.disconnect(ctx)
 }
 
-// memory is what this process has, bytes, after the collector has given back what it can.
+// memory returns the memory that this process has, bytes, after the collector has given back what it can.
 func memory() (resident, heap float64) {
 	debug.FreeOSMemory()
 	var m runtime.MemStats

@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// mesh is an end that writes to all peers, or reads from all, while they do the same. It
+// mesh runs an end that writes to all peers, or reads from all, while they do the same. It
 // says a line when it is connected, begins when it is given one, prints what it found,
 // and goes on until its input ends.
 func (d *device) mesh(ctx context.Context) error {

@@ -34,7 +34,7 @@ func runPair(ctx context.Context, args []string) error {
 	return nil
 }
 
-// endPair is ends of ndklab. The server's profile is beside the client's.
+// endPair returns ends of ndklab. The server's profile is beside the client's.
 func endPair(places [2]*place, args []string) (server, client command, err error) {
 	c := &endConfig{}
 	f := flag.NewFlagSet("pair", flag.ContinueOnError)
@@ -52,14 +52,14 @@ func endPair(places [2]*place, args []string) (server, client command, err error
 	return server, client, nil
 }
 
-// rawPair is ends without the provider.
+// rawPair returns ends without the provider.
 func rawPair(places [2]*place, args []string) (server, client command, err error) {
 	server, client = rawCommands(places, args[0], args[1:]...)
 	_, err = parseFloor(args[0], client.args[2:])
 	return server, client, err
 }
 
-// endCommands are two ends with flags in common.
+// endCommands returns two ends with flags in common.
 func endCommands(places [2]*place, flags ...string) (server, client command) {
 	a, b := places[0].address.String(), places[1].address.String()
 	server = ours("end", append([]string{"-role", "server", "-local", b}, flags...)...)
@@ -67,7 +67,7 @@ func endCommands(places [2]*place, flags ...string) (server, client command) {
 	return server, client
 }
 
-// rawCommands are two ends without the provider, of floor or udp, with flags in common.
+// rawCommands returns two ends without the provider, of floor or udp, with flags in common.
 func rawCommands(places [2]*place, program string, flags ...string) (server, client command) {
 	a, b := places[0].address.String(), places[1].address.String()
 	server = ours(program, append([]string{"-role", "server", "-local", b, "-peer", a}, flags...)...)

@@ -37,7 +37,7 @@ func (t *tool) absent() string {
 	return fmt.Sprintf("%s is not installed: apt-get install %s", t.name, t.debian)
 }
 
-// says is the version of a tool that is there.
+// says returns the version of a tool that is there.
 func (t *tool) says(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, versionPatience)
 	defer cancel()
@@ -95,7 +95,7 @@ func parseUCX(text string) (r ucxResult, err error) {
 	return r, nil
 }
 
-// column is the value under a heading.
+// column returns the value under a heading.
 func column(headings, values []string, name string) (float64, error) {
 	i := slices.Index(headings, name)
 	if i < 0 || i >= len(values) {

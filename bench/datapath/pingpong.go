@@ -28,10 +28,10 @@ type Latency struct {
 // longestTrip is the longest round trip that a histogram tells from others, ns.
 const longestTrip = int64(10 * time.Second)
 
-// newTrips is a histogram of round trips in ns, to three digits.
+// newTrips returns a histogram of round trips in ns, to three digits.
 func newTrips() *hdrhistogram.Histogram { return hdrhistogram.New(1, longestTrip, 3) }
 
-// latencyOf is what a histogram of round trips says.
+// latencyOf sums up a histogram of round trips.
 func latencyOf(trips *hdrhistogram.Histogram, cost Cost) *Latency {
 	half := func(ns int64) float64 { return float64(ns) / 2 / 1e3 }
 	return &Latency{
@@ -61,7 +61,7 @@ const (
 	over
 )
 
-// pingPong is an end of a ping-pong.
+// pingPong runs an end of a ping-pong.
 func (d *device) pingPong(ctx context.Context) (err error) {
 	p := &player{ended: make(chan error, 1)}
 	if p.group, err = d.newGroup(1, 2, 2, p.notified); err != nil {
@@ -173,7 +173,7 @@ func (p *player) begin() {
 	}()
 }
 
-// notified is the completion queue's callback.
+// notified implements the completion queue's callback.
 func (p *player) notified(_ any, status provider.Status) {
 	if status != provider.StatusSuccess {
 		p.ended <- fmt.Errorf("completion queue: %w", status)

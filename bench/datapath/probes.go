@@ -44,7 +44,7 @@ const (
 	idleDepth, idleDepthToo = 1, 17
 )
 
-// probes are all that there are, in the order they are measured.
+// probes returns all probes, in the order in which they are measured.
 func probes() []probe {
 	all := []probe{
 		floorProbe("floor-plain", "-size", "64KiB"),
@@ -96,7 +96,7 @@ func (r *rig) pair(ctx context.Context, server, client command, v any) error {
 	return nil
 }
 
-// timed is flags with the time to measure.
+// timed returns flags with the time to measure.
 func timed(flags []string) []string { return append(flags, "-duration", probeLength.String()) }
 
 func streamProbe(name string, flags ...string) probe {
@@ -126,7 +126,7 @@ func latencyProbe(name string, flags ...string) probe {
 	}}
 }
 
-// values are the latency's by name.
+// values returns the figures of the latency, by name.
 func (l *Latency) values(name string) map[string]float64 {
 	return map[string]float64{name: l.Median, name + " p99": l.P99, name + " p99.9": l.P999, name + " max": l.Max}
 }

@@ -29,7 +29,7 @@ type command struct {
 	port string
 }
 
-// ours is this program, as one of programs.
+// ours returns this program, as one of programs.
 func ours(program string, args ...string) command {
 	return command{args: append([]string{self, program}, args...)}
 }
@@ -65,7 +65,7 @@ type output struct {
 	lines chan struct{} // has an element for each line, as far as there is room
 }
 
-// Write is the process's.
+// Write takes output of the process.
 func (o *output) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -81,7 +81,7 @@ func (o *output) Write(b []byte) (int, error) {
 	return o.text.Write(b)
 }
 
-// String is all of it so far.
+// String returns all of it so far.
 func (o *output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -241,7 +241,7 @@ func (r *process) stop() {
 	<-r.ended
 }
 
-// failure is why a process that has ended failed, nil if it did not.
+// failure returns why a process that has ended failed; nil if it did not.
 func (r *process) failure() error {
 	if r.err == nil {
 		return nil

@@ -1,12 +1,8 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -30,31 +26,6 @@ type Results struct {
 	Failures []string `json:"failures,omitempty"`
 
 	began time.Time
-}
-
-// write writes the file, or leaves the one from before as it is.
-func (r *Results) write(file string) (err error) {
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	temporary, err := os.CreateTemp(filepath.Dir(file), ".results-*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", file, err)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("write %s: %w", file, err), os.Remove(temporary.Name()))
-		}
-	}()
-	_, err = temporary.Write(append(text, '\n'))
-	if err == nil {
-		err = temporary.Chmod(0o644)
-	}
-	if err = errors.Join(err, temporary.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temporary.Name(), file)
 }
 
 // head prints what the machine is.
@@ -108,7 +79,7 @@ func spread(s *Spread) string {
 	return number(&s.Min) + ".." + number(&s.Max)
 }
 
-// asked is the goal as the table has it.
+// asked returns the goal as the table has it.
 func (f *Figure) asked() string {
 	if f.Goal == nil {
 		return ""
@@ -135,7 +106,7 @@ func (f *Figure) remark() string {
 	return f.ReferenceName
 }
 
-// sum is the last line: how many of the goals were met.
+// sum prints the last line: how many of the goals were met.
 func (r *Results) sum(w io.Writer) {
 	met, missed, absent := 0, 0, 0
 	for i := range r.Figures {

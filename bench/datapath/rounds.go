@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ndklab/ndklab/bench/internal/jsonfile"
 	"github.com/ndklab/ndklab/bench/internal/machine"
 )
 
@@ -179,7 +180,7 @@ func (b *bench) end() error {
 		fmt.Println("failed:", f)
 	}
 	if b.file != "" {
-		if err := b.write(b.file); err != nil {
+		if err := jsonfile.Write(b.file, &b.Results); err != nil {
 			return err
 		}
 	}

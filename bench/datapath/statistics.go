@@ -9,7 +9,7 @@ type Spread struct {
 	Rounds []float64 `json:"rounds"` // in the order they were measured
 }
 
-// spreadOf is nil for no figures.
+// spreadOf returns nil for no figures.
 func spreadOf(rounds []float64) *Spread {
 	if len(rounds) == 0 {
 		return nil
@@ -17,14 +17,7 @@ func spreadOf(rounds []float64) *Spread {
 	return &Spread{Min: slices.Min(rounds), Max: slices.Max(rounds), Rounds: rounds}
 }
 
-// median is the middle one of at least one value, or the mean of the middle two.
-func median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
-}
-
-// jain is Jain's index of fairness of shares: 1 if all are equal, 1/n if one has all.
+// jain returns Jain's index of fairness of shares: 1 if all are equal, 1/n if one has all.
 func jain(shares []float64) float64 {
 	var sum, squares float64
 	for _, s := range shares {

@@ -60,7 +60,7 @@ func (s *stream) fail(err error) {
 	}
 }
 
-// notified is the completion queue's callback.
+// notified implements the completion queue's callback.
 func (s *stream) notified(_ any, status provider.Status) {
 	if status != provider.StatusSuccess {
 		s.fail(fmt.Errorf("completion queue: %w", status))
@@ -148,7 +148,7 @@ func (s *stream) begin() {
 	}
 }
 
-// throughput is an end that sends, or receives, as much as goes.
+// throughput runs an end that sends, or receives, as much as it can.
 func (d *device) throughput(ctx context.Context) error {
 	switch d.Role {
 	case "server":
@@ -159,7 +159,7 @@ func (d *device) throughput(ctx context.Context) error {
 	return d.mesh(ctx)
 }
 
-// receiver is a stream that takes what the peers send, on so many connections.
+// receiver returns a stream that takes what the peers send, on so many connections.
 func (d *device) receiver(connections int) (*stream, error) {
 	depth := min(receivesPerRequest*d.Depth, maxDepth)
 	s, err := d.newStream(connections, depth, true)
@@ -169,7 +169,7 @@ func (d *device) receiver(connections int) (*stream, error) {
 	return s, err
 }
 
-// serve is a server until the peer disconnects.
+// serve serves until the peer disconnects.
 func (d *device) serve(ctx context.Context) error {
 	s, err := d.receiver(d.QPs)
 	if err != nil {
@@ -269,7 +269,7 @@ func (s *stream) measure(ctx context.Context) (*Throughput, error) {
 	return t, nil
 }
 
-// counts is what each flow has completed so far.
+// counts returns the number of requests that each flow has completed so far.
 func (s *stream) counts() []uint64 {
 	counts := make([]uint64, len(s.flows))
 	for i, f := range s.flows {

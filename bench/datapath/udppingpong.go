@@ -13,7 +13,7 @@ import (
 // pingPongLen is what a SEND of 8 bytes has in its UDP datagram: BTH, payload, ICRC.
 const pingPongLen = 12 + 8 + 4
 
-// runUDP is an end of a ping-pong of single datagrams: the least that two processes do
+// runUDP runs an end of a ping-pong of single datagrams: the least that two processes do
 // to answer each other. The end is a datagram of one byte.
 func runUDP(_ context.Context, args []string) error {
 	c, err := parseFloor("udp", args)

@@ -91,7 +91,7 @@ func (p *pair) delay(ctx context.Context, pace *pace, asked time.Duration) (find
 	return f, nil
 }
 
-// addedDelays is how long each packet of a round was on its way.
+// addedDelays returns how long each packet of a round took.
 func (p *pair) addedDelays(ctx context.Context, pace *pace, asked time.Duration) ([]time.Duration, error) {
 	taps := [2]*running{}
 	for i, t := range []struct {
@@ -139,7 +139,7 @@ func (p *pair) addedDelays(ctx context.Context, pace *pace, asked time.Duration)
 	return added, nil
 }
 
-// short is a duration as tables have it.
+// short returns a duration as tables have it.
 func short(d time.Duration) string { return topology.FormatDuration(d) }
 
 func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

@@ -3,9 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
+	"github.com/ndklab/ndklab/bench/internal/process"
 	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -17,6 +17,9 @@ const (
 	processNeed = 64 << 20
 	lineDelay   = time.Second
 )
+
+// enginePart is the name of the link engine's process.
+const enginePart = "ndklab-linkem"
 
 // memory has a link asked to hold far more than its engine has memory for.
 func memory(ctx context.Context, b *bench) {
@@ -43,17 +46,17 @@ func (b *bench) memory(ctx context.Context, p *pair) (finding, error) {
 	if err != nil {
 		return finding{}, fmt.Errorf("after too much: %w", err)
 	}
-	all, err := processes(in.Lab)
+	all, err := process.OfLab(in.Lab)
 	if err != nil {
 		return finding{}, err
 	}
-	var most uint64
-	for _, process := range all {
-		if strings.HasSuffix(process.part, "linkem") {
-			if most, err = process.resident(); err != nil {
-				return finding{}, err
-			}
+	var most uint64 // bytes
+	for _, p := range all.Of(enginePart) {
+		kib, err := p.Resident()
+		if err != nil {
+			return finding{}, err
 		}
+		most = uint64(kib) << 10
 	}
 	d := in.Links[0].Directions[0]
 	lost := d.LostBy.Overrun
@@ -120,22 +123,15 @@ func (b *bench) idle(ctx context.Context) (finding, error) {
 	if err := pause(ctx, idleTime/2); err != nil { // what follows a start has passed
 		return finding{}, err
 	}
-	all, err := processes(topo.Name)
+	all, err := process.OfLab(topo.Name)
 	if err != nil {
 		return finding{}, err
 	}
 	used := func() (engine, total time.Duration, err error) {
-		for _, p := range all {
-			cpu, err := p.cpu()
-			if err != nil {
-				return 0, 0, err
-			}
-			total += cpu
-			if strings.HasSuffix(p.part, "linkem") {
-				engine += cpu
-			}
+		if engine, err = all.Of(enginePart).CPU(); err == nil {
+			total, err = all.CPU()
 		}
-		return engine, total, nil
+		return engine, total, err
 	}
 	engine, total, err := used()
 	if err != nil {

@@ -27,6 +27,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ndklab/ndklab/bench/internal/jsonfile"
 	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"golang.org/x/sys/unix"
 )
@@ -148,7 +149,7 @@ func (b *bench) finish(file string) error {
 		b.results.compare(os.Stdout)
 	}
 	if file != "" {
-		if err := b.results.write(file); err != nil {
+		if err := jsonfile.Write(file, &b.results); err != nil {
 			return err
 		}
 	}

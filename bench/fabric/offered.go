@@ -36,7 +36,7 @@ func (y *By) add(stamp int64, wire uint64) {
 // maxMilliseconds bounds a By.
 const maxMilliseconds = 600_000
 
-// in is the bytes of a millisecond.
+// in returns the bytes of a millisecond.
 func (y *By) in(ms int64) uint64 {
 	if at := ms - y.First; at >= 0 && at < int64(len(y.Bytes)) {
 		return y.Bytes[at]
@@ -95,7 +95,7 @@ func best(sent, passed *By, asked uint64, begin, end int64, parts int) (rate flo
 	return rate
 }
 
-// excess is by how many bytes at most the link was ahead of a wire of that rate, which
+// excess returns by how many bytes at most the link was ahead of a wire of that rate, which
 // passes what it is given and no more than the rate. It is below a packet's for a link
 // that is not too fast, however late it is.
 func excess(sent, passed *By, asked uint64) float64 {

@@ -31,7 +31,7 @@ var labs atomic.Int32 // how many were started
 
 func labName() string { return fmt.Sprintf("bench-%d-%d", os.Getpid(), labs.Add(1)) }
 
-// pairTopology is a pair whose link does the same both ways.
+// pairTopology returns a pair whose link does the same both ways.
 func (b *bench) pairTopology(impairment topology.Impairment) *topology.Topology {
 	topo := &topology.Topology{Name: labName(), Seed: seed, HasSeed: true}
 	b.join(topo, "a", "b", impairment)

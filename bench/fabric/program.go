@@ -111,7 +111,7 @@ func (r *running) stop() {
 	r.file.Close()
 }
 
-// inputEnd is closed when this program's input has ended.
+// inputEnd returns a channel that is closed when this program's input has ended.
 func inputEnd() <-chan struct{} {
 	ended := make(chan struct{})
 	go func() {

@@ -44,11 +44,11 @@ func rate(ctx context.Context, b *bench) {
 // writeSize is the length of a message, bytes.
 const writeSize = 64 << 10
 
-// writeDepth is how many messages are in flight: enough to keep a rate busy while
+// writeDepth returns how many messages are in flight: enough to keep a rate busy while
 // the sender gets no processor for half a second, few enough not to wait for longer.
 func writeDepth(rate uint64) int { return int(max(4, min(rate/2/8/writeSize, 32))) }
 
-// tcp is the same for plain TCP.
+// tcp measures the rate of plain TCP.
 func tcp(ctx context.Context, b *bench) {
 	for _, asked := range b.pace.tcpRates {
 		b.measureRate("tcp", "wire rate of TCP ("+tcpTool()+")", asked, func() (*crossed, error) {
@@ -146,7 +146,7 @@ func (b *bench) wire(ctx context.Context, topo *topology.Topology, traffic func(
 	return w, errors.Join(taps[0].result(&w.left), taps[1].result(&w.Wire))
 }
 
-// tcpTool is what sends TCP: iperf3, or where there is none a program of our own.
+// tcpTool returns the program that sends TCP: iperf3 or, where there is none, one of our own.
 func tcpTool() string {
 	if _, err := exec.LookPath("iperf3"); err != nil {
 		return "Go"

@@ -2,10 +2,8 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -91,7 +89,7 @@ func (r *Results) end() {
 	fmt.Printf("\n%d figures in %.0f s, missed: %d\n", len(r.Rows), r.Seconds, missed)
 }
 
-// missed is an error that has a line for each row which is not as it should be.
+// missed returns an error that has a line for each row which is not as it should be.
 func (r *Results) missed() error {
 	var missed []string
 	for _, row := range r.Rows {
@@ -138,7 +136,7 @@ func (r *Results) add(row Row) {
 	}
 }
 
-// key is what a row is about, whichever the engine.
+// key returns what a row is about, apart from the engine.
 func (r *Row) key() [3]string { return [3]string{r.Part, r.What, r.Asked} }
 
 func (r *Row) verdict() string {
@@ -181,7 +179,7 @@ func (r *Results) compare(w io.Writer) {
 	}
 }
 
-// lacking is what stands in the place of a figure that an engine has not got.
+// lacking returns the text in place of a figure that an engine does not have.
 func (r *Results) lacking(part, engine string) string {
 	for _, l := range r.Lacks {
 		if l.Part == part && l.Engine == engine {
@@ -191,19 +189,11 @@ func (r *Results) lacking(part, engine string) string {
 	return "-"
 }
 
-func (r *Results) write(file string) error {
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(text, '\n'), 0o644)
-}
-
-// quantile is the q-th quantile, 0 to 1, of values, which it sorts.
+// quantile returns the q-th quantile, 0 to 1, of values, which it sorts.
 func quantile[T cmp.Ordered](values []T, q float64) T {
 	slices.Sort(values)
 	return values[min(len(values)-1, int(q*float64(len(values))))]
 }
 
-// median is the middle one of values, which it sorts.
+// median returns the middle one of values, which it sorts.
 func median[T cmp.Ordered](values []T) T { return quantile(values, 0.5) }

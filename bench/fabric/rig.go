@@ -42,7 +42,7 @@ type rig struct {
 	a, b    place
 }
 
-// inRig is a part that runs in a rig, in a process of its own, which passes on the
+// inRig returns a part that runs in a rig, in a process of its own, which passes on the
 // rows.
 func inRig(name string) func(context.Context, *bench) {
 	return func(ctx context.Context, b *bench) {
@@ -87,7 +87,7 @@ func (b *bench) runRig(ctx context.Context, name string) error {
 	}
 }
 
-// rigProgram is the process of a rig. It prints a row of the part after the other.
+// rigProgram runs the process of a rig. It prints one row of the part after the other.
 func rigProgram(args []string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -250,7 +250,7 @@ func configureEnd(number int) error {
 	})
 }
 
-// inNamespace is the place of a network namespace.
+// inNamespace returns the place of a network namespace.
 func inNamespace(ns netns.NsHandle) place {
 	return func(ctx context.Context, args []string, stdin, stdout, stderr *os.File) error {
 		cmd := exec.CommandContext(ctx, args[0], args[1:]...)

@@ -112,7 +112,7 @@ func ping(args []string) error {
 	return json.NewEncoder(os.Stdout).Encode(median(took[pingWarmUp:]))
 }
 
-// roundTrip is the median round trip between the ends of a rig.
+// roundTrip returns the median round trip between the ends of a rig.
 func (r *rig) roundTrip(ctx context.Context, how string) (time.Duration, error) {
 	there, err := r.b.start(ctx, "echo", how)
 	if err != nil {

@@ -89,7 +89,7 @@ func write(args []string) error {
 	return json.NewEncoder(os.Stdout).Encode(float64(r.Bytes) * 8 / r.Seconds)
 }
 
-// writeRate is how fast RDMA WRITE is between the ends of a rig, payload bits per
+// writeRate measures how fast RDMA WRITE is between the ends of a rig, payload bits per
 // second.
 func (r *rig) writeRate(ctx context.Context) (float64, error) {
 	server, err := r.b.start(ctx, "serve", 1)

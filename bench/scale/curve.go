@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ndklab/ndklab/bench/internal/process"
 	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -39,7 +40,7 @@ type Row struct {
 	IdleCPU float64 `json:"idle_cpu_us_per_node_and_second"`
 }
 
-// ring is the text of a topology: hosts, each linked to the next, and whatever
+// ring returns the text of a topology: hosts, each linked to the next, and whatever
 // workloads are to run there.
 func ring(name string, k kind, n int, workloads ...string) string {
 	var b strings.Builder
@@ -94,32 +95,33 @@ func curve(ctx context.Context, k kind, n int, idle time.Duration) (row Row, err
 
 // look measures what the lab takes while it is up.
 func (r *Row) look(ctx context.Context, name string, idle time.Duration) error {
-	all, err := processes(name)
+	all, err := process.OfLab(name)
 	if err != nil {
 		return err
 	}
-	var used, before time.Duration
-	for _, p := range all {
-		used += p.cpu()
+	used, err := all.CPU()
+	if err != nil {
+		return err
 	}
 	r.CPU = used.Seconds() * 1000 / float64(r.Nodes)
-	nodes := all.of("ndklab-node")
+	nodes := all.Of("ndklab-node")
 	if len(nodes) != r.Nodes {
 		return fmt.Errorf("%d agents", len(nodes))
 	}
 	for _, p := range all {
-		kib, err := p.pss()
+		kib, err := p.PSS()
 		if err != nil {
 			return err
 		}
-		if p.part == "ndklab-node" {
+		if p.Part == "ndklab-node" {
 			r.NodePSS += kib / float64(r.Nodes)
 		} else {
 			r.LabPSS += kib
 		}
 	}
-	for _, p := range nodes {
-		before += p.cpu()
+	before, err := nodes.CPU()
+	if err != nil {
+		return err
 	}
 	began := time.Now()
 	select {
@@ -127,9 +129,9 @@ func (r *Row) look(ctx context.Context, name string, idle time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	var after time.Duration
-	for _, p := range nodes {
-		after += p.cpu()
+	after, err := nodes.CPU()
+	if err != nil {
+		return err
 	}
 	r.IdleCPU = float64((after - before).Microseconds()) / time.Since(began).Seconds() / float64(r.Nodes)
 	return nil

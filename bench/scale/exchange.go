@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ndklab/ndklab/bench/internal/process"
 	"github.com/ndklab/ndklab/internal/fabric/lab"
 )
 
@@ -56,12 +57,12 @@ func (e *Exchange) run(ctx context.Context, l *lab.Lab, name string) error {
 			e.Error = w.Error
 		}
 	}
-	all, err := processes(name)
+	all, err := process.OfLab(name)
 	if err != nil {
 		return err
 	}
-	for _, p := range all.of("ndklab-node") {
-		kib, err := p.pss()
+	for _, p := range all.Of("ndklab-node") {
+		kib, err := p.PSS()
 		if err != nil {
 			return err
 		}

@@ -24,6 +24,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ndklab/ndklab/bench/internal/jsonfile"
 	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"golang.org/x/sys/unix"
 )
@@ -51,7 +52,7 @@ func main() {
 	r := newResults()
 	err = measure(ctx, r, sizes, *exchange, *mininet, *idle)
 	if err == nil && *file != "" {
-		err = r.write(*file)
+		err = jsonfile.Write(*file, r)
 	}
 	if err == nil {
 		err = r.missed()

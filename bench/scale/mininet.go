@@ -37,7 +37,7 @@ type Peer struct {
 	Down  float64 `json:"down_seconds"`
 }
 
-// lacksMininet is why Mininet cannot be measured; "" if it can.
+// lacksMininet returns why Mininet cannot be measured; "" if it can.
 func lacksMininet() string {
 	if _, err := exec.LookPath("mn"); err != nil {
 		return "the command mn is not on PATH"
@@ -48,7 +48,7 @@ func lacksMininet() string {
 	return ""
 }
 
-// interpreter is the Python that has Mininet's modules: the one that mn begins with.
+// interpreter returns the Python that has Mininet's modules: the one that mn begins with.
 func interpreter() (string, error) {
 	mn, err := exec.LookPath("mn")
 	if err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
@@ -96,15 +95,7 @@ func (r *results) exchange(e Exchange) {
 	}
 }
 
-func (r *results) write(file string) error {
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(text, '\n'), 0o644)
-}
-
-// missed is an error that says which limits were.
+// missed returns an error that says which limits were.
 func (r *results) missed() error {
 	if len(r.Missed) == 0 {
 		return nil

@@ -1,16 +1,15 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/ndklab/ndklab/bench/internal/machine"
+	"github.com/ndklab/ndklab/bench/internal/statistics"
 )
 
 // A figure is a probe's value, or its ratio to that of another one, held against a goal.
@@ -78,24 +77,15 @@ func (r *results) needs(probe string) bool {
 	return slices.ContainsFunc(r.Figures, func(f figure) bool { return f.probe == probe || f.Reference == probe })
 }
 
-// middle is the median of what a probe measured, 0 if it has measured nothing.
-func (r *results) middle(probe string) float64 {
-	all := slices.Sorted(slices.Values(r.Values[probe]))
-	if len(all) == 0 {
-		return 0
-	}
-	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2
-}
-
 // judge works out the figures.
 func (r *results) judge() {
 	for i := range r.Figures {
 		f := &r.Figures[i]
-		f.Value = r.middle(f.probe)
+		f.Value = statistics.Median(r.Values[f.probe])
 		held := f.Value
 		if f.Reference != "" {
 			f.Ratio = 0
-			if reference := r.middle(f.Reference); reference > 0 {
+			if reference := statistics.Median(r.Values[f.Reference]); reference > 0 {
 				f.Ratio = f.Value / reference
 			}
 			held = f.Ratio
@@ -136,12 +126,12 @@ func (r *results) table(w io.Writer) {
 		case f.Met != nil:
 			verdict = map[bool]string{true: "met", false: "MISSED"}[*f.Met]
 		}
-		line := fmt.Sprintf("%-22s %-5s %9s %9s %7s %8s %s", f.Name, f.Unit, number(f.Value), number(r.middle(f.Reference)), number(f.Ratio), goal, verdict)
+		line := fmt.Sprintf("%-22s %-5s %9s %9s %7s %8s %s", f.Name, f.Unit, number(f.Value), number(statistics.Median(r.Values[f.Reference])), number(f.Ratio), goal, verdict)
 		fmt.Fprintln(w, strings.TrimRight(line, " "))
 	}
 }
 
-// failed is an error that says what could not be measured, and, with busy, what is beyond what a busy machine excuses.
+// failed returns an error that says what could not be measured, and, with busy, what is beyond what a busy machine excuses.
 func (r *results) failed(busy bool) error {
 	wrong := slices.Clone(r.Failures)
 	for _, f := range r.Figures {
@@ -157,12 +147,4 @@ func (r *results) failed(busy bool) error {
 		return nil
 	}
 	return errors.New(strings.Join(wrong, "\n  "))
-}
-
-func (r *results) write(file string) error {
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(text, '\n'), 0o644)
 }

@@ -20,6 +20,7 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/ndklab/ndklab/bench/internal/jsonfile"
 	"github.com/ndklab/ndklab/bench/internal/machine"
 	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/ndklab/ndklab/topology"
@@ -58,7 +59,7 @@ func main() {
 		r.table(os.Stdout)
 	}
 	if err == nil && *out != "" {
-		err = r.write(*out)
+		err = jsonfile.Write(*out, r)
 	}
 	if err == nil {
 		err = r.failed(*short)

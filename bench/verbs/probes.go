@@ -26,7 +26,7 @@ func median(w *report.Workload) float64  { return w.Latency.P50 }
 func p99(w *report.Workload) float64     { return w.Latency.P99 }
 func average(w *report.Workload) float64 { return w.Latency.Mean }
 
-// both is a workload of a program at a server and its client, and of what is before it at both.
+// both returns a workload of a program at a server and its client, and of what is before it at both.
 func both(before, command string) string {
 	command = strings.TrimSpace(before + " " + command)
 	return fmt.Sprintf("exec: {server: %q, client: %q}, timeout: 60s", command, command+" server")
@@ -78,7 +78,7 @@ func (p *probe) lacks() string {
 	return ""
 }
 
-// file is the topology that the probes run in: a plain link with room for packets of 4 KiB.
+// file returns the topology that the probes run in: a plain link with room for packets of 4 KiB.
 func file(pid int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "name: bench-verbs-%d\nseed: 1\ntopology:\n  nodes: {server: , client: }\n  links: [{endpoints: [\"server:eth0\", \"client:eth0\"], mtu: 4200}]\nworkloads:\n", pid)

@@ -33,7 +33,7 @@ func Look() Facts {
 	return f
 }
 
-// model is what the first processor is called.
+// model returns the name of the first processor's model.
 func model() string {
 	text, _ := os.ReadFile("/proc/cpuinfo") // without it the facts say less
 	for line := range strings.Lines(string(text)) {

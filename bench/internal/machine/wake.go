@@ -38,7 +38,7 @@ func Measure() (Pace, error) {
 	return Pace{Away: awayShare(), Wake: float64(wake) / float64(time.Microsecond)}, nil
 }
 
-// String is a line about it.
+// String returns a line about it.
 func (p Pace) String() string {
 	return fmt.Sprintf("the machine itself: away for over 150us at a time: %.2f %% of the time; to wake a processor: %.1f us", 100*p.Away, p.Wake)
 }
