@@ -30,9 +30,9 @@ var (
 	channels     handles[ucm.Channel]
 )
 
-// tellService has the connection manager know what an event says about connections. It is called with locks held, of
-// which the service may take any.
-func tellService(e verbs.Event) {
+// reportToService reports an event that is about connections to the connection manager. It is called with locks held,
+// of which the service may take any.
+func reportToService(e verbs.Event) {
 	s := service.Load()
 	switch {
 	case s == nil:
@@ -65,7 +65,7 @@ func (memory) Write(address uint64, data []byte) error {
 	if client != 0 {
 		return foreign.Write(client, address, data)
 	}
-	return copied(at(address, len(data)), data)
+	return copyMapped(at(address, len(data)), data)
 }
 
 // Read implements ucm.Memory.
@@ -73,18 +73,18 @@ func (memory) Read(address uint64, data []byte) error {
 	if client != 0 {
 		return foreign.Read(client, address, data)
 	}
-	return copied(data, at(address, len(data)))
+	return copyMapped(data, at(address, len(data)))
 }
 
-// copied copies what is there; EFAULT if it is not.
-func copied(to, from []byte) error {
+// copyMapped copies memory: EFAULT if some of it is not mapped.
+func copyMapped(to, from []byte) error {
 	if !fault.Copy(to, from) {
 		return syscall.EFAULT
 	}
 	return nil
 }
 
-// at returns n bytes of this process at an address, of which nothing is known.
+// at returns n bytes of this process at an address, which may not be mapped.
 func at(address uint64, n int) []byte {
 	if address == 0 {
 		n = 0

@@ -26,7 +26,7 @@ import (
 var process struct {
 	mu      sync.Mutex // guards what follows
 	device  *provider.Miniport
-	tell    func()             // of what the device has counted
+	report  func()             // reports the device's counters
 	indexes map[netip.Addr]int // of interfaces
 	guid    uint64
 }
@@ -34,8 +34,8 @@ var process struct {
 // openTime bounds how long the node's agent may take to share its adapter.
 const openTime = 10 * time.Second
 
-// engineStart opens the node's adapter for the process, and returns ENODEV if there is none, ENOSPC if too many share it:
-// then message, which has room for size bytes, says why.
+// engineStart opens the node's adapter for the process. It returns ENODEV if there is none and ENOSPC if too many share
+// it, with the reason in message, which has room for size bytes.
 //
 //export engineStart
 func engineStart(version C.uint32_t, message *C.char, size C.uint64_t) C.int {
@@ -64,7 +64,7 @@ func openProcess() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), openTime)
 	defer cancel()
-	device, tell, err := lease.OpenTelling(ctx)
+	device, report, err := lease.OpenTelling(ctx)
 	if err != nil {
 		return err
 	}
@@ -72,23 +72,23 @@ func openProcess() error {
 		device.Close()
 		return err
 	}
-	process.device, process.tell = device, tell
+	process.device, process.report = device, report
 	return nil
 }
 
-// engineEnded tells what the process has counted, when it ends: nobody closes its device.
+// engineEnded reports the process's counters when it ends: nobody closes its device.
 //
 //export engineEnded
 func engineEnded() {
-	if process.mu.TryLock() { // who has it is in no hurry
+	if process.mu.TryLock() { // its holder may not be running any more
 		defer process.mu.Unlock()
-		if process.tell != nil {
-			process.tell()
+		if process.report != nil {
+			process.report()
 		}
 	}
 }
 
-// findInterfaces finds out which interfaces the device is on.
+// findInterfaces finds the interfaces that have the device's addresses.
 func findInterfaces(device *provider.Miniport) error {
 	process.indexes = map[netip.Addr]int{}
 	interfaces, err := net.Interfaces()
@@ -125,7 +125,7 @@ func guidOf(mac net.HardwareAddr) uint64 {
 	return binary.BigEndian.Uint64([]byte{mac[0] ^ 2, mac[1], mac[2], 0xFF, 0xFE, mac[3], mac[4], mac[5]})
 }
 
-// errno returns an error as the functions of the table do.
+// errno returns the errno of an error, as the functions of the table do.
 func errno(err error) C.int {
 	var e syscall.Errno
 	switch {
@@ -161,9 +161,9 @@ func engineOpen(fd C.int, out *C.uint64_t) C.int {
 	return 0
 }
 
-// event tells the library of an asynchronous event, and the connection manager.
+// event reports an asynchronous event to the library, and to the connection manager.
 func (o *opened) event(e verbs.Event) {
-	tellService(e)
+	reportToService(e)
 	var cookie uint64
 	switch {
 	case e.CQ != nil:
@@ -274,7 +274,7 @@ const ticksPerMillisecond = 1e6
 // deviceAtomicWrite is IB_UVERBS_DEVICE_ATOMIC_WRITE of the kernel's headers.
 const deviceAtomicWrite = 1 << 40
 
-// setPageable says that all of queue pairs goes with memory on demand: no memory is pinned.
+// setPageable says that every operation of queue pairs can use memory on demand: no memory is pinned.
 func setPageable(caps *C.struct_ibv_odp_caps) {
 	const messages = C.IBV_ODP_SUPPORT_SEND | C.IBV_ODP_SUPPORT_RECV | C.IBV_ODP_SUPPORT_SRQ_RECV
 	caps.general_caps = C.IBV_ODP_SUPPORT

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An outbox is the events for one of the library's sockets. As many as the kernel has room for wait there, some hundred,
-// and the others here, in order: none is lost, however late the program reads.
+// An outbox has the events for one of the library's sockets. Some hundred wait in the socket, as many as the kernel has
+// room for, and the others here, in order. None is lost, however late the program reads.
 type outbox struct {
 	fd int
 
@@ -21,7 +21,7 @@ type outbox struct {
 	draining bool       // there is a goroutine that sends what waits
 }
 
-// An event tells of the object with a cookie.
+// An event is about the object with a cookie.
 type event struct {
 	cookie  uint64
 	message []byte
@@ -55,7 +55,7 @@ func (o *outbox) put(e event) {
 	o.startDrain()
 }
 
-// startDrain has somebody send what waits. o.mu is held.
+// startDrain starts the goroutine that sends waiting events. o.mu is held.
 func (o *outbox) startDrain() {
 	if !o.draining && !o.held && len(o.waiting) > 0 {
 		o.draining = true
@@ -66,15 +66,15 @@ func (o *outbox) startDrain() {
 	}
 }
 
-// send reports false if there is no room. An event for a program that has closed its end is for nobody.
+// send sends an event, and reports false if there is no room. One for a program that has closed its end is dropped.
 func (o *outbox) send(e event) bool {
 	return unix.Send(o.fd, e.message, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL) != unix.EAGAIN
 }
 
-// drainWait bounds how long a wait for room goes on that nobody needs any more.
+// drainWait bounds a wait for room that has become needless.
 const drainWait = 100 * time.Millisecond
 
-// drain sends what waits, until nothing does.
+// drain sends waiting events until there are none.
 func (o *outbox) drain() {
 	for {
 		// An error is for send to find.
@@ -85,7 +85,7 @@ func (o *outbox) drain() {
 	}
 }
 
-// step sends what there is room for, and reports whether there is nothing more to do.
+// step sends the events that there is room for, and reports whether drain is to end.
 func (o *outbox) step() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -19,10 +19,10 @@ var port struct {
 	mu       sync.Mutex   // guards what follows
 	on       map[int]bool // the interfaces, by their index
 	active   bool
-	contexts map[*opened]struct{} // that are told of changes
+	contexts map[*opened]struct{} // that changes are reported to
 }
 
-// startPort looks at the interfaces, once and whenever the kernel tells of a change of some.
+// startPort checks the interfaces, now and whenever the kernel reports that some have changed.
 func startPort(indexes map[int]bool) error {
 	port.on, port.contexts = indexes, map[*opened]struct{}{}
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
@@ -33,7 +33,7 @@ func startPort(indexes map[int]bool) error {
 	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: unix.RTMGRP_LINK}); err != nil {
 		return errors.Join(os.NewSyscallError("bind", err), changes.Close())
 	}
-	if err := lookAtPort(); err != nil {
+	if err := checkPort(); err != nil {
 		return errors.Join(err, changes.Close())
 	}
 	go func() {
@@ -44,14 +44,14 @@ func startPort(indexes map[int]bool) error {
 			if _, err := changes.Read(message); err != nil && !errors.Is(err, unix.ENOBUFS) {
 				return
 			}
-			_ = lookAtPort() // if it fails, the port stays as it was
+			_ = checkPort() // if it fails, the port stays as it was
 		}
 	}()
 	return nil
 }
 
-// lookAtPort finds out whether the port is active, and tells the contexts if that has changed.
-func lookAtPort() error {
+// checkPort checks whether the port is active, and reports to the contexts if that has changed.
+func checkPort() error {
 	interfaces, err := net.Interfaces()
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func portActive() bool {
 	return port.active
 }
 
-// followPort has a context be told of changes of the port until stop is called.
+// followPort has changes of the port reported to a context until stop is called.
 func followPort(o *opened) (stop func()) {
 	port.mu.Lock()
 	defer port.mu.Unlock()

@@ -40,10 +40,10 @@ func (w *workQueues) next(q *C.struct_engine_queue) (*C.struct_engine_wqe, []rc.
 	return e, w.pieces[:n]
 }
 
-// took has the library use an entry again.
-func took(q *C.struct_engine_queue) { atomic.StoreUint32(counter(&q.taken), uint32(q.taken)+1) }
+// releaseEntry lets the library use the oldest entry again.
+func releaseEntry(q *C.struct_engine_queue) { atomic.StoreUint32(counter(&q.taken), uint32(q.taken)+1) }
 
-// watch says whether the engine watches a queue, and for how many more entries there is room in the queue pair.
+// watch tells the library whether the engine watches a queue, and for how many more entries the queue pair has room.
 func watch(q *C.struct_engine_queue, watch bool, room int) {
 	watched := uint32(0)
 	if watch {
@@ -71,7 +71,7 @@ func (w *workQueues) TakeSend() *verbs.SendRequest {
 		},
 		Signaled: flags&C.IBV_SEND_SIGNALED != 0,
 	}
-	took(&w.memory.send)
+	releaseEntry(&w.memory.send)
 	return r
 }
 
@@ -82,7 +82,7 @@ func (w *workQueues) TakeReceive() *verbs.ReceiveRequest {
 		return nil
 	}
 	w.receive = verbs.ReceiveRequest{ID: uint64(e.wr_id), SGL: pieces}
-	took(&w.memory.recv)
+	releaseEntry(&w.memory.recv)
 	return &w.receive
 }
 

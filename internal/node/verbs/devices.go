@@ -21,9 +21,9 @@ const (
 	machines   = stash + "/host"
 )
 
-// mountDevices has /dev show the adapter's names beside the machine's own devices. Programs
-// look whether these are there and can be opened; what is said to them is libibverbs'
-// business. /dev/null stands for them, as nobody but root of the machine may make devices.
+// mountDevices makes /dev show the adapter's names beside the machine's own devices. Programs
+// check whether these are there and can be opened. Only libibverbs writes to them. /dev/null
+// stands for them, as only the machine's root may make devices.
 func mountDevices(libraries string) error {
 	entries, err := os.ReadDir(devices)
 	if err != nil {
@@ -47,7 +47,7 @@ func mountDevices(libraries string) error {
 	})
 }
 
-// show has a folder show one of the machine's devices.
+// show makes a folder show one of the machine's devices.
 func show(folder string, entry fs.DirEntry) error {
 	from, to := filepath.Join(devices, entry.Name()), filepath.Join(folder, entry.Name())
 	switch {

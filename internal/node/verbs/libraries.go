@@ -55,8 +55,8 @@ func (m *Mounts) coverInstalled(searchPath string) error {
 	return err
 }
 
-// cover mounts what a node has in the place of a library over each of the paths that have
-// one. The caller holds m.mu.
+// cover mounts a node's library over each of the paths that have one of that name. The caller
+// holds m.mu.
 func (m *Mounts) cover(library string, paths []string) error {
 	var all error
 	for _, path := range paths {

@@ -16,8 +16,8 @@ import (
 // program, as in tests.
 const FolderVariable = "NDKLAB_LIBRARIES"
 
-// Folder is where ndklab's libraries are, or an error that says what is missing. They are files, and not within the program, since
-// every node mounts them as they are: all share their pages, and none has a copy.
+// Folder returns the folder of ndklab's libraries, or an error that says what is missing. They are files, and not within
+// the program, since every node mounts them as they are: all share their pages, and none has a copy.
 func Folder() (string, error) {
 	if folder := os.Getenv(FolderVariable); folder != "" {
 		if err := complete(folder); err != nil {
@@ -39,7 +39,7 @@ func Folder() (string, error) {
 	return "", complete(beside)
 }
 
-// complete says what a folder of libraries lacks.
+// complete returns an error that lists what a folder of libraries lacks.
 func complete(folder string) error {
 	var all error
 	for _, name := range []string{Ibverbs, Engine, Process} {
@@ -61,7 +61,7 @@ type Survey struct {
 	Unfit   error    // why nodes cannot have one of these
 }
 
-// Look looks at this machine.
+// Look examines this machine.
 func Look() Survey {
 	var s Survey
 	s.Folder, s.Lacks = Folder()
@@ -88,7 +88,7 @@ func Look() Survey {
 	return s
 }
 
-// glibc is the version that a glibc says it is: "... stable release version 2.36.".
+// glibc returns the version that a glibc says it is: "... stable release version 2.36.".
 func glibc(paths []string) string {
 	for _, path := range paths {
 		if !isNative(path) {

@@ -1,13 +1,12 @@
-// Package verbs makes what programs for RDMA find in a node, at the places where they look for
-// it on any machine: ndklab's libibverbs.so.1 in the place of the system's, the system's
-// librdmacm.so.1 in a copy that goes with it (package rdmacm), the device in /sys/class
-// (package sysclass), and its names in /dev/infiniband. All are mounts of the node's
-// namespace, which end with it; the machine's own files stay as they are. They are made
-// with the rights of the namespace alone.
+// Package verbs mounts in a node what RDMA programs look for on any machine: ndklab's
+// libibverbs.so.1 in the place of the system's, a copy of the system's librdmacm.so.1 that
+// works with it (package rdmacm), the device in /sys/class (package sysclass), and its names
+// in /dev/infiniband. All are mounts of the node's namespace, and end with it. The machine's
+// own files stay as they are. The rights of the namespace suffice.
 //
-// What it does not do: the libraries themselves are C (verbs/lib) and the engine that they
-// load (verbs/engine). A program that brings its own libibverbs, by an absolute path or
-// RPATH, or is linked statically does not find them.
+// It does not contain the libraries: these are C (verbs/lib), and the engine that they load
+// (verbs/engine). A program with a libibverbs of its own, by an absolute path or RPATH, or
+// one that is linked statically, does not find them.
 //
 // Start reading at Mount.
 package verbs

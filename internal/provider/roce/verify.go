@@ -97,7 +97,7 @@ func multiply(a, b uint32) uint32 {
 	return product
 }
 
-// powX8Inverse is X^(-8*n).
+// powX8Inverse returns X^(-8*n).
 func powX8Inverse(n int) uint32 {
 	const one = 1 << 31
 	// X^-8: X divides the polynomial plus one, eight times over.

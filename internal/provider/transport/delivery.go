@@ -34,16 +34,16 @@ type Delivery struct {
 }
 
 const (
-	// bulkBytes is from how many bytes on a delivery counts as a lot, and maxUnacknowledged is how many are
-	// acknowledged in any case, of the megabyte that a peer sends at most on a short path.
+	// bulkBytes is the least number of bytes of a delivery that counts as a lot. After maxUnacknowledged an acknowledgement
+	// is sent in any case: a peer sends a megabyte at most on a short path.
 	bulkBytes         = 32 << 10
 	maxUnacknowledged = 256 << 10
-	// quietTime is how long nothing arrives when it was all: what a batch of 64 KiB takes.
+	// quietTime is the pause after which nothing more is expected: a batch of 64 KiB takes as long.
 	quietTime = 10 * time.Microsecond
-	// shortAckDelay is how long what is put off may wait for a consumer that does not come back.
+	// shortAckDelay bounds the wait for a consumer that may not come back.
 	shortAckDelay = 100 * time.Microsecond
-	// longAckDelay is how long it may wait for one that has come back all the time. It is many of its polls, so that a timer
-	// costs such a consumer nothing.
+	// longAckDelay bounds the wait for one that has come back all the time. It is many of its polls, so that a timer costs
+	// such a consumer nothing.
 	longAckDelay = time.Millisecond
 )
 
@@ -117,7 +117,8 @@ func (d *Device) AcknowledgeIfDue() (later bool) {
 	return false
 }
 
-// AcknowledgeSoon is AcknowledgeIfDue for a consumer that may not come back to what is not due yet.
+// AcknowledgeSoon sends the acknowledgements that are put off if it is time, and otherwise soon: the consumer may not come
+// back.
 func (d *Device) AcknowledgeSoon() {
 	if d.AcknowledgeIfDue() {
 		d.acknowledgeAfter(shortAckDelay)
@@ -158,7 +159,7 @@ func (d *Device) Delivered() bool {
 	return d.AcknowledgeIfDue()
 }
 
-// A Mode says who handles packets, and so what is put off.
+// A Mode says on which goroutine packets are handled, and so what is put off.
 type Mode uint8
 
 const (

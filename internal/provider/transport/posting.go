@@ -8,8 +8,8 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/ring"
 )
 
-// This file is about when what a consumer posts is sent: at once, or, if it does not wait for each request, when it polls,
-// so that a few packets go together, at the price of one.
+// This file decides when requests are sent that a consumer posts: at once or, if it does not wait for each, when it polls.
+// Then a few packets go together, at the price of one.
 
 const (
 	// pipelined packets in flight show that a consumer posts without waiting for each, and at most gathered ones wait to be
@@ -18,8 +18,8 @@ const (
 	maxGathered = 32
 )
 
-// ProgressSoon is ProgressAfterPost, or nothing if the consumer polls, and does not wait for what it has posted: then
-// FlushPosts, which is called as it polls, sends a few packets together, at the price of one.
+// ProgressSoon does what ProgressAfterPost does, unless the consumer polls and does not wait for what it has posted: then
+// it leaves that to FlushPosts, which is called as the consumer polls.
 func (c *Channel) ProgressSoon() {
 	c.postCount.polled(c.device.polls.Load())
 	queue := c.QP.SendQueue()
@@ -33,8 +33,8 @@ func (c *Channel) ProgressSoon() {
 }
 
 // pipelining reports whether the consumer polls, and does not wait for what it has posted: a lot of that is in flight, or
-// some, and a lot was posted between two polls. Something is in flight in any case, so that who does not poll again, but
-// looks at its memory for what a peer writes there, waits no longer for what was put off than for its acknowledgement.
+// some, and a lot was posted between two polls. Something is in flight in any case. So a consumer that does not poll again,
+// but looks at its memory for what a peer writes there, waits no longer for what was put off than for its acknowledgement.
 func (c *Channel) pipelining() bool {
 	inFlight := c.QP.SendQueue().InFlight
 	return c.device.polled.Load() && (inFlight >= pipelined || inFlight > 0 && c.postCount.last >= pipelined)

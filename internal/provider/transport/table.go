@@ -46,16 +46,15 @@ const (
 	tablePageSize = 1 << 12
 	reserved      = 16 // numbers below are not given out, as with rxe; 0 and 1 are special
 
-	// ShareShift is how far a queue pair's number is to be shifted right to be
-	// that of the share that has it.
+	// A queue pair's number shifted right by ShareShift is the share that has it.
 	ShareShift = 18
-	// shareMask is the rest of it: who has a share has a QP 1 there, too.
+	// shareMask has the other bits. Each share has a QP 1, too.
 	shareMask = 1<<ShareShift - 1
 )
 
 type tablePage [tablePageSize]atomic.Pointer[Pair]
 
-// init is for the table of a share.
+// init sets up the table of a share.
 func (t *table) init(share uint32, rand *rand.Rand) {
 	t.first = share<<ShareShift + reserved
 	t.last = (share+1)<<ShareShift - 2 // 0xFFFFFF is special

@@ -170,7 +170,7 @@ func (cq *CQ) Arm(onlySolicited bool) {
 	}
 }
 
-// ask is Arm of the queue, and reports whether the consumer has received what arrives, and no longer does.
+// ask arms the queue, and reports whether the consumer has received what arrives, and no longer does.
 func (cq *CQ) ask(onlySolicited bool) (stops bool) {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
@@ -196,7 +196,7 @@ func (cq *CQ) Poll(to []Completion) int {
 	return n
 }
 
-// take is Poll of what is queued, and reports whether the consumer polls in vain.
+// take takes what is queued, and reports whether the consumer polls in vain.
 func (cq *CQ) take(to []Completion) (n int, idle bool) {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()

@@ -2,7 +2,7 @@ package verbs
 
 import "github.com/ndklab/ndklab/provider"
 
-// This file tells others of a context's queue pairs, through the device.
+// This file lists a context's queue pairs, and reports their errors, through the device.
 
 // The names of kinds and states, as rdma(8) has them.
 var (
@@ -37,8 +37,8 @@ func (qp *QP) entry() provider.QueuePair {
 	return e
 }
 
-// tellError tells, once, of a queue pair that has gone to error by itself. The lock is held.
-func (qp *QP) tellError(reason string) {
+// reportError reports, once, that the queue pair has gone to error by itself. The lock is held.
+func (qp *QP) reportError(reason string) {
 	if qp.reason != "" {
 		return
 	}

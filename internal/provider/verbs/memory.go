@@ -160,7 +160,7 @@ func (mr *MR) Reregister(to Registration) error {
 	return nil
 }
 
-// reregister is Reregister without waiting, and returns the domain that the region was in.
+// reregister changes what the token grants, and returns the domain that the region was in. It does not wait.
 func (mr *MR) reregister(to Registration) (before *PD, err error) {
 	mr.mu.Lock()
 	defer mr.mu.Unlock()
@@ -226,8 +226,8 @@ func (mr *MR) Deregister() error {
 	return nil
 }
 
-// quiesce returns when no queue pair of the domain, which alone could, uses memory whose token had ended before. They use
-// it only while their lock is held, so that passing through the locks once is enough.
+// quiesce returns when no queue pair of the domain uses memory whose token had ended before. Others cannot. They use it
+// only while their lock is held, so that it suffices to take each lock once.
 func (pd *PD) quiesce() {
 	c := pd.context
 	c.mu.Lock()
@@ -249,8 +249,8 @@ func (c *Context) region(t uint32) *region {
 	return r
 }
 
-// A view is the memory of a protection domain as one of its queue pairs sees it. It implements rc.Memory, and is
-// guarded by the queue pair's lock.
+// A view implements rc.Memory for a queue pair: it has the memory of its protection domain. The queue pair's lock guards
+// it.
 type view struct{ qp *QP }
 
 // Local implements rc.Memory.
@@ -263,8 +263,8 @@ func (v view) Remote(dst [][]byte, token uint32, va uint64, length uint32, acces
 	return v.resolve(dst, token, va, length, access)
 }
 
-// isReadable reports whether memory can be read, of which it may turn out later that it is not there: who is told of nothing
-// that happens to packets has to know before they are made.
+// isReadable reports whether memory can be read, of which it may turn out later that it is not there. Queue pairs that hear
+// nothing of the fate of their packets have to know before these are made.
 func isReadable(memory Memory, offset, length uint64) bool {
 	m, late := memory.(interface {
 		Readable(offset, length uint64) bool

@@ -37,7 +37,7 @@ func (qp *QP) Detach(group netip.Addr) error {
 	return nil
 }
 
-// detachAll is Detach from every group.
+// detachAll detaches the queue pair from every group.
 func (qp *QP) detachAll() {
 	qp.attaching.Lock()
 	defer qp.attaching.Unlock()

@@ -66,7 +66,7 @@ type QP struct {
 	uc         *uc.QP
 	ud         *ud.QP
 
-	// Who has attaching does not have the lock: what arrives may wait for that, and is waited for.
+	// The lock is not held where attaching is: packets that arrive may wait for the lock, and are waited for.
 	attaching sync.Mutex   // guards groups
 	groups    []netip.Addr // that it is attached to
 
@@ -79,14 +79,14 @@ type QP struct {
 	tags       tags
 	notifying  bool   // EventSendQueueDrained is to be raised
 	lastWQE    bool   // EventLastWQEReached has been
-	reason     string // why it is in error by itself, of which has been told (tellError); "" if it is not
+	reason     string // why it is in error by itself, of which has been told (reportError); "" if it is not
 	destroyed  bool
 	datagrams  []ud.Completion // scratch of Settle
 	messages   []rc.Completion // likewise
 }
 
-// leastInline is the number of bytes that a request may have inline in any case. Programs send their first few so without asking
-// for room (rdma_xclient of librdmacm), since hardware has room in the place of a list of memory.
+// leastInline is the number of bytes that a request may have inline in any case. Programs send their first few so without
+// asking for room (rdma_xclient of librdmacm), since hardware has room in the place of a list of memory.
 const leastInline = 32
 
 // CreateQP makes a queue pair in Reset. The capacities that it has may be larger than those asked for.

@@ -9,7 +9,7 @@ import (
 	"github.com/ndklab/ndklab/provider"
 )
 
-// A model is a queue pair of a reliable connection as its channel sees it. It implements transport.Model.
+// A model implements transport.Model for a queue pair of a reliable connection.
 type model struct{ qp *QP }
 
 // Sent implements transport.Model.
@@ -33,8 +33,7 @@ func (m model) Requested() {
 	}
 }
 
-// A machine is a queue pair of an unreliable connection or of datagrams, as what drives it sees it. It implements
-// transport.Machine.
+// A machine implements transport.Machine for a queue pair of an unreliable connection or of datagrams.
 type machine struct{ qp *QP }
 
 // Handle implements transport.Machine.
@@ -104,10 +103,10 @@ func (m machine) Settle() {
 	qp.settle(qp.uc.State(), qp.uc.SendFailed())
 }
 
-// peerRefused is why a queue pair is in error of which no completion says why.
+// peerRefused is the reason of an error that no completion explains.
 const peerRefused = "a request of the peer was refused"
 
-// settle follows whatever may have changed the state machine's state, or have a request of one that is unreliable fail.
+// settle follows a change of the state machine's state, or the failure of a request of an unreliable queue pair.
 // The lock is held.
 func (qp *QP) settle(state rc.State, sendFailed bool) {
 	if qp.destroyed {
@@ -119,7 +118,7 @@ func (qp *QP) settle(state rc.State, sendFailed bool) {
 	}
 	if sendFailed && (qp.state == ReadyToSend || qp.state == SendQueueDrain) {
 		qp.state = SendQueueError
-		qp.tellError(peerRefused)
+		qp.reportError(peerRefused)
 	}
 	if state != rc.Error {
 		return
@@ -127,7 +126,7 @@ func (qp *QP) settle(state rc.State, sendFailed bool) {
 	defer qp.written.flush()
 	if qp.state != Error {
 		qp.state = Error
-		qp.tellError(peerRefused)
+		qp.reportError(peerRefused)
 		if qp.config.Type == RC {
 			switch qp.channel.QP.Refusal() {
 			case rc.RemoteAccess:
@@ -154,10 +153,10 @@ func (qp *QP) drained() bool {
 	return true
 }
 
-// raise tells of an asynchronous event of the queue pair. The lock is held.
+// raise reports an asynchronous event of the queue pair. The lock is held.
 func (qp *QP) raise(t EventType) { qp.pd.context.events(Event{Type: t, QP: qp}) }
 
-// networkOf is by which protocol a datagram has come, if it has.
+// networkOf returns the protocol by which a datagram has come; 0 if none has.
 func networkOf(c *ud.Completion) Network {
 	switch {
 	case !c.Op.IsReceive() || c.Status != rc.Success:
@@ -195,7 +194,7 @@ func (qp *QP) complete(c *rc.Completion, source uint32, network Network) {
 	}
 	if c.Status != rc.Success && c.Status != rc.Flushed && qp.state != Error {
 		// Before the program knows: it may end with the next instruction.
-		qp.tellError(provider.ReasonOf(c.Status, receive))
+		qp.reportError(provider.ReasonOf(c.Status, receive))
 	}
 	cq := qp.config.SendCQ
 	if receive {
@@ -206,13 +205,13 @@ func (qp *QP) complete(c *rc.Completion, source uint32, network Network) {
 		qp.pd.context.handleOverrun(cq)
 	}
 	if receive {
-		// Whose peer is woken by each completion, and looks for one then, counts on its request's before that of the answer:
-		// adapters acknowledge before anybody can answer. Whoever polls looks again.
+		// A peer that is woken by each completion expects that of its request before that of the answer: adapters
+		// acknowledge before anybody can answer. One that polls looks again.
 		qp.channel.Prompt = awaited
 	}
 }
 
-// handleOverrun tells of a CQ that has overrun, and ends its queue pairs.
+// handleOverrun raises the event of a CQ that has overrun, and ends its queue pairs.
 func (c *Context) handleOverrun(cq *CQ) {
 	c.events(Event{Type: EventCQError, CQ: cq})
 	c.clock.Go(func() {

@@ -2,16 +2,16 @@ package verbs
 
 import "github.com/ndklab/ndklab/internal/provider/rc"
 
-// WorkQueues are the memory of a queue pair's work queues, as adapters have it: the consumer writes requests there, and
-// rings (QP.Ring) where nobody watches. A call of the consumer's per request costs more than all that is done for a short
+// WorkQueues are the memory of a queue pair's work queues, as adapters have it. The consumer writes requests there, and
+// calls QP.Ring where the queue pair does not watch: a call for each request costs more than all that is done for a short
 // message. It writes nothing to a queue while it calls Post, or Receive, which take from the same room. Calls are made with
-// the queue pair's lock held; what is returned is valid until the next one.
+// the queue pair's lock held. What they return is valid until the next one.
 type WorkQueues interface {
 	// TakeSend and TakeReceive take the oldest request that has been written, nil if there is none.
 	TakeSend() *SendRequest
 	TakeReceive() *ReceiveRequest
 	// WatchSends and WatchReceives say whether the queue pair looks for more without being told, and for how many more
-	// there is room. What was written before an end of watching shows afterwards, or is rung for.
+	// there is room. It takes what was written before watching ends, or the consumer calls Ring for that.
 	WatchSends(watch bool, room int)
 	WatchReceives(watch bool, room int)
 }
@@ -42,8 +42,8 @@ func (qp *QP) Ring() {
 	}
 }
 
-// takeSends posts what the consumer has written. It knows what may be posted, and for how many there is room; who writes
-// anything else has a queue pair in error. The lock is held.
+// takeSends posts what the consumer has written. The consumer knows what may be posted, and for how many there is room: if
+// it writes anything else, the queue pair goes to error. The lock is held.
 func (w *written) takeSends() {
 	if w.queues == nil {
 		return
@@ -72,7 +72,7 @@ func (w *written) watchSends(watch bool) (watches bool) {
 	return watches
 }
 
-// renewRoom follows each call that posts sends, and so takes room that the consumer may have been told of. Meanwhile it
+// renewRoom tells the consumer the room that is left. It follows each call that posts sends, during which the consumer
 // writes none. The lock is held.
 func (w *written) renewRoom() {
 	if w.watchesSends {

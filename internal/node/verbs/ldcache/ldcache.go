@@ -75,7 +75,7 @@ func Parse(file []byte) (*Cache, error) {
 
 func (c *Cache) word(at int) uint32 { return binary.LittleEndian.Uint32(c.data[at:]) }
 
-// text is the string at an offset.
+// text returns the string at an offset.
 func (c *Cache) text(at uint32) (string, error) {
 	if uint64(at) >= uint64(len(c.data)) {
 		return "", fmt.Errorf("it is cut off: a string at %d of %d bytes", at, len(c.data))
@@ -98,7 +98,7 @@ func (c *Cache) Find(name string) []string {
 	return paths
 }
 
-// Add is a file with one more library, which is of the same kind as the one of name like.
+// Add returns a file with one more library, which is of the same kind as the one of name like.
 func (c *Cache) Add(name, path, like string) ([]byte, error) {
 	k := slices.IndexFunc(c.Entries, func(e Entry) bool { return e.Name == like && e.hwcap == 0 })
 	if k < 0 {
@@ -134,10 +134,10 @@ func (c *Cache) Add(name, path, like string) ([]byte, error) {
 
 func (c *Cache) set(at int, value uint32) { binary.LittleEndian.PutUint32(c.data[at:], value) }
 
-// move has the offset at a place follow what has moved by an entry.
+// move adds the size of an entry to the offset at a place.
 func (c *Cache) move(at int) { c.set(at, c.word(at)+entrySize) }
 
-// moveExtension has the extension's offsets follow what has moved by an entry.
+// moveExtension adds the size of an entry to the extension's offsets.
 func (c *Cache) moveExtension() error {
 	if c.word(extensionAt) == 0 {
 		return nil

@@ -51,7 +51,7 @@ const (
 	unversioned = 1 // VER_NDX_GLOBAL
 )
 
-// Rename is a copy of a librdmacm.so.1 with Imports renamed. A library whose imports have
+// Rename returns a copy of a librdmacm.so.1 with Imports renamed. A library whose imports have
 // these names already is returned as it is.
 func Rename(library []byte) ([]byte, error) {
 	renamed := slices.Clone(library)
@@ -127,7 +127,7 @@ func readTables(library []byte) (*tables, error) {
 	return &t, nil
 }
 
-// name is the string at an offset, "" outside of the table.
+// name returns the string at an offset, "" outside of the table.
 func (t *tables) name(offset uint32) string {
 	if uint64(offset) >= uint64(len(t.names)) {
 		return ""

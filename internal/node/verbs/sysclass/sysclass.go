@@ -1,11 +1,10 @@
-// Package sysclass makes what programs look for in /sys/class to find RDMA devices: the tree
-// that Linux shows of a device, as names and contents. Beside libibverbs, which has no need
-// of it here, UCX, perftest, ibstat, hwloc and monitors read it.
+// Package sysclass makes the tree in /sys/class by which programs find RDMA devices, as
+// names and contents of files. UCX, perftest, ibstat, hwloc and monitors read it; ndklab's
+// libibverbs has no need of it.
 //
 // It has the files that the kernel shows for soft-RoCE (Documentation/ABI/stable/
-// sysfs-class-infiniband), and device/, which drivers of hardware have, as it leads to the
-// network interfaces. Contents do not change by themselves, so that Changing is for
-// writing those again that do.
+// sysfs-class-infiniband), and device/, which drivers of hardware have and which leads to
+// the network interfaces. Changing returns the files whose contents change.
 //
 // It does no I/O. Start reading at Tree.
 package sysclass
@@ -38,7 +37,7 @@ type Interface struct {
 // A MAC is the address of a network interface.
 type MAC [6]byte
 
-// String is the address as sysfs shows it.
+// String returns the address as sysfs shows it.
 func (m MAC) String() string {
 	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5])
 }
@@ -136,7 +135,7 @@ func (t *tree) put(path string, value any) {
 	t.files = append(t.files, File{Path: path, Content: fmt.Sprintln(value)})
 }
 
-// port is where the files of a device's only port are.
+// port returns the folder of a device's only port.
 func (d *Device) port() string { return Devices + "/" + d.Name + "/ports/1/" }
 
 func (t *tree) describePort(d *Device) {
@@ -160,7 +159,7 @@ func (t *tree) describePort(d *Device) {
 	}
 }
 
-// Changing are the files of Tree whose contents do not stay: the port's state and counters.
+// Changing returns the files of Tree whose contents change: the port's state and counters.
 func Changing(d *Device) []File {
 	var t tree
 	state, physical := "4: ACTIVE", "5: LinkUp"
@@ -197,7 +196,7 @@ var faults = []string{
 	"port_xmit_wait", "symbol_error",
 }
 
-// guid is the EUI-64 of the first interface (RFC 4291, Appendix A).
+// guid returns the EUI-64 of the first interface (RFC 4291, Appendix A).
 func (d *Device) guid() [8]byte {
 	var m MAC
 	if len(d.Interfaces) > 0 {
@@ -234,7 +233,7 @@ var rates = []struct {
 	{200e9, "200 Gb/sec (4X HDR)"},
 }
 
-// rate is the state of a port's link in words.
+// rate returns the state of a port's link in words.
 func rate(bitsPerSecond uint64) string {
 	for _, r := range rates {
 		if bitsPerSecond <= r.most {

@@ -1,9 +1,9 @@
-// Package foreign is the memory of other processes, for an engine in a process of its own: it reads and writes there by
-// process_vm_readv(2) and process_vm_writev(2), in place of memory that it has itself.
+// Package foreign gives an engine in a process of its own the memory of other processes, which it reads and writes by
+// process_vm_readv(2) and process_vm_writev(2).
 //
-// The state machines pass memory on as ranges of bytes. A range of another process's is one of addresses that
-// are reserved here, where there is nothing: what copies from or to it takes the real ones instead. Fetch
-// does so for packets before they are sent, a placer for payload that has arrived. Both gather what is one system call.
+// The state machines pass memory on as ranges of bytes. For a range of another process, addresses are reserved in this
+// process, at which nothing is mapped. Fetch copies from the real addresses instead, for packets before they are sent. A
+// placer copies to them, for payload that has arrived. Both combine several copies in one system call.
 //
 // Start reading at Space.
 package foreign
@@ -26,14 +26,14 @@ import (
 
 // A Space lists the memory of other processes that is registered.
 type Space struct {
-	// Ended, unless it is nil, is called when memory of a process that has ended is to be read or written for a peer,
-	// which is refused when it returns. It is set before memory is registered.
+	// Ended, unless it is nil, is called when memory of a process that has ended is to be read or written for a peer. The
+	// peer is refused when it returns. It is set before memory is registered.
 	Ended func(pid int)
 
 	mu      sync.RWMutex // guards regions
 	regions []*Memory    // by the address that is reserved
 
-	// atomics excludes atomic operations from each other. The processors of a program know nothing of them
+	// atomics excludes atomic operations from each other, but not from those of a program's processors
 	// (IBV_ATOMIC_HCA).
 	atomics sync.Mutex
 }
@@ -188,7 +188,7 @@ func (m *Memory) Atomic(op rc.Op, offset, operand, compare uint64) (original uin
 	return original, writev(m.pid, [][]byte{unsafe.Slice((*byte)(unsafe.Pointer(&value)), 8)}, at) == nil
 }
 
-// Read fills data with what is at an address of a process's: EFAULT if it is not there.
+// Read fills data with the memory at an address of a process: EFAULT if it is not there.
 func Read(pid int, address uint64, data []byte) error {
 	if len(data) == 0 {
 		return nil
@@ -196,7 +196,7 @@ func Read(pid int, address uint64, data []byte) error {
 	return readv(pid, [][]byte{data}, []unix.RemoteIovec{{Base: uintptr(address), Len: len(data)}})
 }
 
-// Write writes data to an address of a process's.
+// Write writes data to an address of a process: EFAULT if it is not there.
 func Write(pid int, address uint64, data []byte) error {
 	if len(data) == 0 {
 		return nil
@@ -217,8 +217,8 @@ type fetching struct {
 
 var fetchings = sync.Pool{New: func() any { return new(fetching) }}
 
-// Fetch has the payload of packets be copies here of what is in other processes, until done is called: of the first there
-// packets. The payload of the next, if any, is not there; what it is of is refused when it is to be read again.
+// Fetch replaces payload that is in other processes by copies, which are valid until done is called. The first there
+// packets have theirs. The payload of the next, if any, is not there: its request is refused when it is to be read again.
 func (s *Space) Fetch(packets []roce.Packet) (done func(), there int) {
 	f := fetchings.Get().(*fetching)
 	f.bytes, f.local, f.from, f.of, f.by = f.bytes[:0], f.local[:0], f.from[:0], f.of[:0], f.by[:0]
@@ -249,7 +249,7 @@ func (s *Space) Fetch(packets []roce.Packet) (done func(), there int) {
 	return func() { fetchings.Put(f) }, there
 }
 
-// fetch reads all pieces, as many at once as are of one process, and reports how many are there before one that is not.
+// fetch reads all pieces, those of one process together, and returns how many are there before one that is not.
 func (f *fetching) fetch() int {
 	for first := 0; first < len(f.of); {
 		last := first

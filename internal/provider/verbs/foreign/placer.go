@@ -5,15 +5,15 @@ import "golang.org/x/sys/unix"
 // mostPlaced bounds the pieces that are put off.
 const mostPlaced = 64
 
-// A placer copies data to other processes, for one queue pair, as rc.Config has it. What is placed is put off, until it is
-// much or placed says that it must be there.
+// A placer copies data to other processes, for one queue pair (rc.Config). It puts copies off until there are mostPlaced,
+// or until placed is called.
 type placer struct {
 	space  *Space
 	pid    int // of all that is put off
 	local  [][]byte
 	remote []unix.RemoteIovec
 	vector vector
-	failed bool // some was not there, which has not been told
+	failed bool // some memory was not there, which has not been reported
 }
 
 // NewPlacer makes the functions of rc.Config for a queue pair, under whose lock they are called.
@@ -49,7 +49,7 @@ func (p *placer) place(ranges [][]byte, data []byte) (ok bool) {
 	return true
 }
 
-// placed copies what is put off; false if some of that, or of what was before, is not there.
+// placed makes the copies that are put off, and reports whether the memory of all was there since it was last called.
 func (p *placer) placed() (ok bool) {
 	p.write()
 	ok = !p.failed

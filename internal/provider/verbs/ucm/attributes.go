@@ -99,7 +99,7 @@ func (i *id) attributes(state uint32) (a qpAttr, ok bool) {
 	return qpAttr{}, false
 }
 
-// receiving are the attributes that a queue pair receives with.
+// receiving fills in the attributes by which a queue pair receives.
 func (i *id) receiving(a *qpAttr) {
 	a.Mask = maskState | maskAV | maskPathMTU | maskDestQPN | maskRQPSN | maskMaxDestReadAtomic | maskMinRNRTimer
 	a.AH = i.addressHandle()
@@ -107,7 +107,7 @@ func (i *id) receiving(a *qpAttr) {
 	a.MaxDestReadAtomic, a.MinRNRTimer = i.agreed.responderResources, minRNRTimer
 }
 
-// sending are those that it sends with.
+// sending fills in the attributes by which a queue pair sends.
 func sending(i *id, a *qpAttr) {
 	a.Mask = maskState | maskSQPSN | maskTimeout | maskRetryCount | maskRNRRetry | maskMaxReadAtomic
 	a.SQPSN, a.RetryCount, a.RNRRetryCount = i.agreed.sendPSN, i.agreed.retryCount, i.agreed.rnrRetryCount
