@@ -1,6 +1,10 @@
 package provider
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/ndklab/ndklab/internal/provider/sharing"
+)
 
 // OpenParameters say what a consumer asks of an adapter
 // (NDIS_OPEN_NDK_ADAPTER_PARAMETERS).
@@ -48,7 +52,7 @@ func (m *Miniport) OpenAdapter(parameters OpenParameters) (*Adapter, Status) {
 	a.init(m.clock, ObjectTypeAdapter, &m.life)
 	a.header.Version = version
 	s.instances = append(s.instances, a)
-	m.ledger.note(instanceResource, 1)
+	m.ledger.Note(sharing.Instances, 1)
 	return a, StatusSuccess
 }
 
@@ -99,7 +103,7 @@ func (a *Adapter) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.instances = slices.DeleteFunc(s.instances, func(x *Adapter) bool { return x == a })
-	a.miniport.ledger.give(instanceResource, 1)
+	a.miniport.ledger.Give(sharing.Instances, 1)
 	s.update()
 }
 

@@ -173,6 +173,6 @@ func (c *Connector) forgetID() {
 // the failed request's completion, before lost is called (NDK-CNT-04). The manager's lock is held.
 func (c *Connector) countBroken() {
 	if c.qp.isBroken() {
-		c.adapter.miniport.counters.own.connectionError.Add(1)
+		c.adapter.miniport.counters.own.ConnectionError.Add(1)
 	}
 }

@@ -60,16 +60,16 @@ func (c *Connector) enter(s connectorState) {
 	counters := c.adapter.miniport.counters.own
 	switch {
 	case c.state == established:
-		counters.active.Add(^uint64(0))
+		counters.Active.Add(^uint64(0))
 		c.qp.channel.Lock()
 		c.qp.connected = false
 		c.qp.channel.Unlock()
 	case s == established && (c.state == replied || c.state == idle): // idle: ConnectUnmanaged
-		counters.connect.Add(1)
+		counters.Connect.Add(1)
 	case s == established:
-		counters.accept.Add(1)
+		counters.Accept.Add(1)
 	case c.state.attempting() && !s.attempting():
-		counters.connectFailure.Add(1)
+		counters.ConnectFailure.Add(1)
 	}
 	if c.state == requested {
 		c.listener.undecided--
@@ -80,7 +80,7 @@ func (c *Connector) enter(s connectorState) {
 	}
 	c.state = s
 	if s == established {
-		counters.active.Add(1)
+		counters.Active.Add(1)
 		c.qp.established(c.handshake)
 	}
 	if !s.attempting() {

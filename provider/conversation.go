@@ -145,7 +145,7 @@ func (v conversation) handleDisconnected(lost bool) {
 	reason := DisconnectReasonPeer
 	if lost {
 		reason = DisconnectReasonForgotten
-		c.adapter.miniport.counters.own.connectionError.Add(1)
+		c.adapter.miniport.counters.own.ConnectionError.Add(1)
 	}
 	c.disconnect.call(c, reason)
 }
@@ -185,7 +185,7 @@ func (v conversation) handleQPFailure() {
 	switch c.state {
 	case established:
 		c.enter(ended)
-		m.counters.own.connectionError.Add(1)
+		m.counters.own.ConnectionError.Add(1)
 		c.disconnect.call(c, c.qp.failure())
 		if err := m.manager.CM.Disconnect(now, c.id); err == nil {
 			m.manager.Progress(now)

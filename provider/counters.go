@@ -1,6 +1,9 @@
 package provider
 
-import "github.com/ndklab/ndklab/internal/provider/transport"
+import (
+	"github.com/ndklab/ndklab/internal/provider/sharing"
+	"github.com/ndklab/ndklab/internal/provider/transport"
+)
 
 // Counters are NDIS_NDK_PERFORMANCE_COUNTERS without the reserved ones (ndkpi.md
 // 3.5).
@@ -37,12 +40,12 @@ func (c *Counters) set() (set [30]uint64) {
 }
 
 // counters are what this process counts of the device: its share of the NDIS counters.
-type counters struct{ own *shareCounters }
+type counters struct{ own *sharing.Counters }
 
 // traffic returns the counters of frames and octets.
 func (c counters) traffic() transport.Traffic {
 	return transport.Traffic{
-		InOctets: &c.own.inOctets, OutOctets: &c.own.outOctets, InFrames: &c.own.inFrames, OutFrames: &c.own.outFrames,
+		InOctets: &c.own.InOctets, OutOctets: &c.own.OutOctets, InFrames: &c.own.InFrames, OutFrames: &c.own.OutFrames,
 	}
 }
 
@@ -50,21 +53,35 @@ func (c counters) traffic() transport.Traffic {
 // it is ours, else by Accept.
 func (c counters) CountConnection(ours bool) {
 	if ours {
-		c.own.connect.Add(1)
+		c.own.Connect.Add(1)
 	} else {
-		c.own.accept.Add(1)
+		c.own.Accept.Add(1)
 	}
-	c.own.active.Add(1)
+	c.own.Active.Add(1)
 }
 
 // CountDisconnection counts the end of such a connection.
-func (c counters) CountDisconnection() { c.own.active.Add(^uint64(0)) }
+func (c counters) CountDisconnection() { c.own.Active.Add(^uint64(0)) }
 
 // CountConnectFailure counts that such a connection has not come about.
-func (c counters) CountConnectFailure() { c.own.connectFailure.Add(1) }
+func (c counters) CountConnectFailure() { c.own.ConnectFailure.Add(1) }
 
 // Counters reads the counters, of all processes that share the device.
-func (m *Miniport) Counters() Counters { return m.ledger.sum() }
+func (m *Miniport) Counters() (sum Counters) {
+	for c := range m.ledger.AllCounters() {
+		sum.Connect += c.Connect.Load()
+		sum.Accept += c.Accept.Load()
+		sum.ConnectFailure += c.ConnectFailure.Load()
+		sum.ConnectionError += c.ConnectionError.Load()
+		sum.ActiveConnection += c.Active.Load()
+		sum.CQError += c.CQErrors.Load()
+		sum.RDMAInOctets += c.InOctets.Load()
+		sum.RDMAOutOctets += c.OutOctets.Load()
+		sum.RDMAInFrames += c.InFrames.Load()
+		sum.RDMAOutFrames += c.OutFrames.Load()
+	}
+	return sum
+}
 
 // TransportCounters reads what the transport below counted, by name: sums over
 // all queue pairs of this process since the device was started, and the carrier's

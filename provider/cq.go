@@ -3,6 +3,7 @@ package provider
 import (
 	"sync"
 
+	"github.com/ndklab/ndklab/internal/provider/sharing"
 	"github.com/ndklab/ndklab/internal/provider/transport"
 )
 
@@ -53,7 +54,7 @@ func (a *Adapter) CreateCQ(depth uint32, notification CQNotification, notificati
 	cq := &CQ{adapter: a, notification: notification, context: notificationContext,
 		callbacks: callbacks{clock: a.clock}, depth: int(depth)}
 	cq.succeed = func() { cq.call(StatusSuccess) }
-	if !cq.reserve(m, cqResource, m.capabilities.MaxCqCount) {
+	if !cq.reserve(m, sharing.CQs, m.capabilities.MaxCqCount) {
 		return nil, StatusInsufficientResources
 	}
 	cq.Dispatch = cq

@@ -1,6 +1,9 @@
 package provider
 
-import "github.com/ndklab/ndklab/internal/provider/rc"
+import (
+	"github.com/ndklab/ndklab/internal/provider/rc"
+	"github.com/ndklab/ndklab/internal/provider/sharing"
+)
 
 // CreateQP makes a queue pair. Each number is at most the adapter's limit of
 // the like name; receives complete on receiveCQ, all else on initiatorCQ, and
@@ -46,7 +49,7 @@ func (pd *PD) createQP(qp *QP, initiatorQueueDepth, maxInitiatorRequestSge, inli
 		inlineDataSize > info.MaxInlineDataSize {
 		return nil, StatusInvalidParameter
 	}
-	if !qp.reserve(m, qpResource, m.capabilities.MaxQpCount) {
+	if !qp.reserve(m, sharing.QPs, m.capabilities.MaxQpCount) {
 		return nil, StatusInsufficientResources
 	}
 	qp.memory.qp = qp

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ndklab/ndklab/internal/provider/rc"
 	"github.com/ndklab/ndklab/internal/provider/roce/mad"
+	"github.com/ndklab/ndklab/internal/provider/sharing"
 	"github.com/ndklab/ndklab/provider/clock"
 )
 
@@ -44,7 +45,7 @@ func (m *Miniport) Credit() int     { return int(m.transport.Usage().Credit) }
 
 // ReorderBuffer returns the bytes that queue pairs have taken of the memory for early
 // packets.
-func (m *Miniport) ReorderBuffer() int { return int(m.ledger.sumOf(reorderResource)) }
+func (m *Miniport) ReorderBuffer() int { return int(m.ledger.SumOf(sharing.EarlyBytes)) }
 
 // AwaitRelease returns when ReleaseLAM waits for the users of the memory that lam has
 // mapped, or false when it has not for long enough.

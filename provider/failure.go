@@ -27,7 +27,7 @@ func (cq *CQ) failWith(status Status) {
 		return
 	}
 	cq.failure = status
-	cq.adapter.miniport.counters.own.cqErrors.Add(1)
+	cq.adapter.miniport.counters.own.CQErrors.Add(1)
 	if cq.armed {
 		cq.notify(status)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/ndklab/ndklab/internal/provider/sharing"
 	"github.com/ndklab/ndklab/provider"
 )
 
@@ -14,16 +15,16 @@ import (
 func newLedgerWorld(t *testing.T, change func(*provider.Config)) *world {
 	t.Helper()
 	all := []netip.Addr{addresses[0], addresses[1], sharedAddress}
-	words := make([]uint64, provider.LedgerSize(len(all))/8+1)
+	words := make([]uint64, sharing.Size(len(all))/8+1)
 	memory := unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), len(words)*8)
-	share := 0
+	own := 0
 	return newWorldWith(t, addresses, func(cfg *provider.Config) {
-		ledger, err := provider.NewLedger(memory, all, share)
+		ledger, err := sharing.New(memory, all, own)
 		if err != nil {
 			t.Fatal(err)
 		}
-		share++
-		cfg.Ledger = ledger
+		own++
+		cfg.Share = &sharing.Config{Ledger: ledger}
 		cfg.Carrier = &bothCarrier{cfg.Carrier}
 		if change != nil {
 			change(cfg)
@@ -38,37 +39,6 @@ var sharedAddress = netip.MustParseAddr("10.0.0.3")
 type bothCarrier struct{ provider.Carrier }
 
 func (c *bothCarrier) Addresses() []netip.Addr { return append(c.Carrier.Addresses(), sharedAddress) }
-
-func TestNewLedger(t *testing.T) {
-	words := make([]uint64, provider.LedgerSize(1)/8+1)
-	memory := unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), len(words)*8)
-	size := provider.LedgerSize(1)
-	for name, c := range map[string]struct {
-		memory []byte
-		own    int
-		ok     bool
-	}{
-		"first share":  {memory[:size], 0, true},
-		"last share":   {memory[:size], provider.MaxShares - 1, true},
-		"too short":    {memory[:size-1], 0, false},
-		"misaligned":   {memory[1 : size+1], 0, false},
-		"below shares": {memory[:size], -1, false},
-		"above shares": {memory[:size], provider.MaxShares, false},
-	} {
-		l, err := provider.NewLedger(c.memory, addresses[:1], c.own)
-		if err == nil != c.ok {
-			t.Errorf("%s: %v", name, err)
-		}
-		if err != nil {
-			continue
-		}
-		for _, address := range addresses { // of the second it has no ports
-			if share, ok := l.PortHolder(netip.AddrPortFrom(address, 1)); ok {
-				t.Errorf("%s: share %d has a port that nobody took", name, share)
-			}
-		}
-	}
-}
 
 func TestLedgerInCommon(t *testing.T) {
 	t.Run("NDK-CAP-02 the read limits are of all processes together", func(t *testing.T) {
@@ -94,20 +64,20 @@ func TestLedgerInCommon(t *testing.T) {
 		w.hosts[1].free(at)
 	})
 	t.Run("what a process had that is gone is free, and nothing else", func(t *testing.T) {
-		var ledgers []*provider.Ledger
-		w := newLedgerWorld(t, func(cfg *provider.Config) { ledgers = append(ledgers, cfg.Ledger) })
+		var ledgers []*sharing.Ledger
+		w := newLedgerWorld(t, func(cfg *provider.Config) { ledgers = append(ledgers, cfg.Share.Ledger) })
 		for i, h := range w.hosts {
 			l := track(h, must(h.CreateListener(func(any, *provider.Connector) {}, nil, nil, nil)))
 			w.want(l.Listen(netip.AddrPortFrom(sharedAddress, uint16(7000+i)), nil, nil), success)
 		}
-		check := func(want ...provider.HeldPort) {
+		check := func(want ...sharing.HeldPort) {
 			t.Helper()
 			if got := ledgers[0].Ports(); !slices.Equal(got, want) {
 				t.Errorf("ports in use: %v, want %v", got, want)
 			}
 		}
-		first := provider.HeldPort{Address: netip.AddrPortFrom(sharedAddress, 7000), Share: 0, Use: provider.PortOfListener}
-		check(first, provider.HeldPort{Address: netip.AddrPortFrom(sharedAddress, 7001), Share: 1, Use: provider.PortOfListener})
+		first := sharing.HeldPort{Address: netip.AddrPortFrom(sharedAddress, 7000), Share: 0, Use: sharing.PortOfListener}
+		check(first, sharing.HeldPort{Address: netip.AddrPortFrom(sharedAddress, 7001), Share: 1, Use: sharing.PortOfListener})
 		ledgers[0].Clear(5)
 		used := w.hosts[0].device.Usage()
 		ledgers[0].Clear(1)

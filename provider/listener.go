@@ -7,6 +7,7 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/rc"
 	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/internal/provider/roce/mad"
+	"github.com/ndklab/ndklab/internal/provider/sharing"
 )
 
 // A Listener waits for connection requests at an address.
@@ -80,7 +81,7 @@ func (l *Listener) Listen(address netip.AddrPort, completion RequestCompletion, 
 	}
 	e.Listener = service{l}
 	l.endpoint = e
-	m.ledger.usePort(e.Address, PortOfListener)
+	m.ledger.UsePort(e.Address, sharing.PortOfListener)
 	return m.completeRequest(&l.object, completion, context)
 }
 
@@ -111,7 +112,7 @@ func (l *Listener) Close(completion CloseCompletion, context any) Status {
 		defer m.manager.Unlock()
 		if l.endpoint != nil {
 			l.endpoint.Listener = nil
-			m.ledger.usePort(l.endpoint.Address, PortOfConnection)
+			m.ledger.UsePort(l.endpoint.Address, sharing.PortOfConnection)
 		}
 	}, func() {
 		m.manager.Lock()

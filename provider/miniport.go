@@ -9,6 +9,7 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/gsi"
 	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/internal/provider/roce/mad"
+	"github.com/ndklab/ndklab/internal/provider/sharing"
 	"github.com/ndklab/ndklab/internal/provider/token"
 	"github.com/ndklab/ndklab/internal/provider/transport"
 	"github.com/ndklab/ndklab/provider/clock"
@@ -23,15 +24,12 @@ type Config struct {
 	// Capabilities are the limits of all consumers together, to begin with
 	// DefaultCapabilities.
 	Capabilities Capabilities
-	// Ledger is what processes that share the device have in common; nil for a
+	// Share is what processes that share the device have in common (package lease); nil for a
 	// device of this process alone.
-	Ledger *Ledger `json:"-"`
+	Share *sharing.Config `json:"-"`
 	// GUID identifies the device to its peers, whichever process they have to do
 	// with; 0 for a random one.
 	GUID uint64
-	// Forward and Report are of use to a device that processes share (share.go).
-	Forward Forward `json:"-"`
-	Report  Report  `json:"-"`
 	// GoBackN has the device not offer, or agree to, anything that a foreign peer
 	// would not know: a loss has everything behind it sent again.
 	GoBackN bool
@@ -77,7 +75,7 @@ type Miniport struct {
 	info          AdapterInfo
 	capabilities  Capabilities
 	configuration Configuration
-	ledger        *Ledger
+	ledger        *sharing.Ledger
 	receiveBuffer ReceiveBuffer
 	reorder       reorderBuffer
 	pend          bool
@@ -120,14 +118,14 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 	if err := checkLimits([]limit{{"ReorderBuffer", uint64(cfg.ReorderBuffer), leastReorderBuffer, mostReorderBuffer}}); err != nil {
 		return nil, fmt.Errorf("start adapter: %w", err)
 	}
-	ledger := cfg.Ledger
-	if ledger == nil {
-		ledger = newPrivateLedger()
+	if cfg.Share == nil {
+		cfg.Share = &sharing.Config{Ledger: sharing.NewPrivate()}
 	}
+	ledger := cfg.Share.Ledger
 	m := &Miniport{
 		clock: cfg.Clock, info: cfg.Info, capabilities: cfg.Capabilities,
 		configuration: configuration, ledger: ledger, pend: cfg.Pend, rand: cfg.Rand, qpError: cfg.QPError,
-		counters: counters{ledger.counters()}, reorder: reorderBuffer{ledger, cfg.ReorderBuffer},
+		counters: counters{ledger.Counters()}, reorder: reorderBuffer{ledger, cfg.ReorderBuffer},
 		receiveBuffer: newReceiveBuffer(cfg.ReceiveBuffer, cfg.Carrier),
 		paths: paths{
 			carrier: cfg.Carrier, frameSize: int(configuration.NetworkDirectRoCEFrameSize),
@@ -144,7 +142,7 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 	m.life.init(cfg.Clock, 0)
 	firstPort := gsi.AnyPort(cfg.Rand)
 	m.transport = transport.New(transport.Config{
-		Carrier: cfg.Carrier, Clock: cfg.Clock, Rand: cfg.Rand, Share: uint32(ledger.own), Credit: int(m.receiveBuffer.Granted),
+		Carrier: cfg.Carrier, Clock: cfg.Clock, Rand: cfg.Rand, Share: uint32(ledger.Own), Credit: int(m.receiveBuffer.Granted),
 		Traffic:   m.counters.traffic(),
 		Datagrams: func(packets []roce.Received) { m.manager.Receive(packets) },
 	})
@@ -153,8 +151,8 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 		guid = cfg.Rand.Uint64() | 1
 	}
 	m.manager = gsi.New(gsi.Config{
-		Carrier: cfg.Carrier, Clock: cfg.Clock, Rand: cfg.Rand, Ports: ledger, GUID: guid, Share: ledger.own, FirstPort: firstPort,
-		Forward: cfg.Forward, Report: cfg.Report, Failed: m.Failed, MaxMTU: m.maxMTU, Heard: m.transport.LastHeard,
+		Carrier: cfg.Carrier, Clock: cfg.Clock, Rand: cfg.Rand, Ports: ledger, GUID: guid, Share: ledger.Own, FirstPort: firstPort,
+		Forward: cfg.Share.Forward, Report: cfg.Share.Report, Failed: m.Failed, MaxMTU: m.maxMTU, Heard: m.transport.LastHeard,
 		ReleaseNumber: m.transport.ReleaseNumber, Progressed: m.linger.endIfQuiet,
 	})
 	m.linger.manager, m.linger.clock, m.linger.carrier = m.manager, cfg.Clock, cfg.Carrier

@@ -5,6 +5,7 @@ import (
 
 	"github.com/ndklab/ndklab/internal/provider/gsi"
 	"github.com/ndklab/ndklab/internal/provider/rc"
+	"github.com/ndklab/ndklab/internal/provider/sharing"
 	"github.com/ndklab/ndklab/internal/provider/transport"
 	"github.com/ndklab/ndklab/provider/clock"
 )
@@ -24,4 +25,6 @@ func (m *Miniport) Clock() clock.Clock { return m.clock }
 func (m *Miniport) EarlyMemory() rc.EarlyMemory { return m.reorder }
 
 // UsePort tells others what a port is used for that this process has claimed from Manager.
-func (m *Miniport) UsePort(address netip.AddrPort, use PortUse) { m.ledger.usePort(address, use) }
+func (m *Miniport) UsePort(address netip.AddrPort, use sharing.PortUse) {
+	m.ledger.UsePort(address, use)
+}

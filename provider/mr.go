@@ -1,6 +1,10 @@
 package provider
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/ndklab/ndklab/internal/provider/sharing"
+)
 
 // An MR is a memory region: either for Register or, if it was made so, a
 // fast-register region (FRMR), whose memory changes by requests of a queue pair
@@ -29,7 +33,7 @@ func (pd *PD) CreateMR(fastRegister bool, completion CreateCompletion, context a
 	}
 	m := pd.adapter.miniport
 	mr := &MR{pd: pd, fastRegister: fastRegister, slot: tokenSlot{miniport: m}}
-	if !mr.reserve(m, mrResource, m.capabilities.MaxMrCount) {
+	if !mr.reserve(m, sharing.MRs, m.capabilities.MaxMrCount) {
 		return nil, StatusInsufficientResources
 	}
 	mr.Dispatch = mr

@@ -1,6 +1,9 @@
 package provider
 
-import "github.com/ndklab/ndklab/internal/provider/rc"
+import (
+	"github.com/ndklab/ndklab/internal/provider/rc"
+	"github.com/ndklab/ndklab/internal/provider/sharing"
+)
 
 // An MW is a memory window: a part of a registered region with rights and a
 // token of its own, for peers, that comes and goes with requests of a queue
@@ -19,7 +22,7 @@ func (pd *PD) CreateMW(completion CreateCompletion, context any) (*MW, Status) {
 	}
 	m := pd.adapter.miniport
 	mw := &MW{pd: pd, slot: tokenSlot{miniport: m}}
-	if !mw.reserve(m, mwResource, m.capabilities.MaxMwCount) {
+	if !mw.reserve(m, sharing.MWs, m.capabilities.MaxMwCount) {
 		return nil, StatusInsufficientResources
 	}
 	mw.Dispatch = mw

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/ndklab/ndklab/internal/provider/sharing"
 	"github.com/ndklab/ndklab/internal/provider/transport"
 	"github.com/ndklab/ndklab/provider/clock"
 )
@@ -19,8 +20,8 @@ type object struct {
 	clock       clock.Clock
 	header      Header
 	antecedents []*object
-	ledger      *Ledger // where counted is counted; nil if nowhere
-	counted     resource
+	ledger      *sharing.Ledger // where counted is counted; nil if nowhere
+	counted     sharing.Resource
 
 	mu      sync.Mutex // guards what follows
 	holds   int
@@ -51,8 +52,8 @@ func (o *object) addAntecedent(a *object) {
 
 // reserve counts the object among those that the device has a limited number of;
 // false if there would be too many.
-func (o *object) reserve(m *Miniport, r resource, limit uint32) bool {
-	if !m.ledger.take(r, 1, limit) {
+func (o *object) reserve(m *Miniport, r sharing.Resource, limit uint32) bool {
+	if !m.ledger.Take(r, 1, limit) {
 		return false
 	}
 	o.ledger, o.counted = m.ledger, r
@@ -157,7 +158,7 @@ func (o *object) end(finish func()) {
 		finish()
 	}
 	if o.ledger != nil {
-		o.ledger.give(o.counted, 1)
+		o.ledger.Give(o.counted, 1)
 	}
 }
 

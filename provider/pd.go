@@ -1,5 +1,7 @@
 package provider
 
+import "github.com/ndklab/ndklab/internal/provider/sharing"
+
 // A PD is a protection domain: regions and the QPs that may use them.
 type PD struct {
 	object
@@ -13,7 +15,7 @@ func (a *Adapter) CreatePD(completion CreateCompletion, context any) (*PD, Statu
 		return nil, StatusInvalidDeviceState
 	}
 	pd := &PD{adapter: a}
-	if !pd.reserve(a.miniport, pdResource, a.miniport.capabilities.MaxPdCount) {
+	if !pd.reserve(a.miniport, sharing.PDs, a.miniport.capabilities.MaxPdCount) {
 		return nil, StatusInsufficientResources
 	}
 	pd.Dispatch = pd

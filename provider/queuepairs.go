@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+
+	"github.com/ndklab/ndklab/internal/provider/sharing"
 )
 
 // This file counts what object models beside NDKPI's have in use (package verbs), for those who
@@ -67,18 +69,18 @@ func (o Objects) Less(other Objects) Objects {
 // Hold adds objects of another object model to what this process has of the device; less
 // than 0 takes them off. They count towards the limits of NDKPI's, which do not limit them.
 func (m *Miniport) Hold(o Objects) {
-	note := func(r resource, n int32) {
+	note := func(r sharing.Resource, n int32) {
 		if n != 0 {
-			m.ledger.note(r, uint32(n)) // modulo 2^32, as give has it
+			m.ledger.Note(r, uint32(n)) // modulo 2^32, as give has it
 		}
 	}
-	note(instanceResource, o.Instances)
-	note(qpResource, o.QPs)
-	note(cqResource, o.CQs)
-	note(mrResource, o.MRs)
-	note(pdResource, o.PDs)
-	note(mwResource, o.MWs)
-	note(srqResource, o.SRQs)
+	note(sharing.Instances, o.Instances)
+	note(sharing.QPs, o.QPs)
+	note(sharing.CQs, o.CQs)
+	note(sharing.MRs, o.MRs)
+	note(sharing.PDs, o.PDs)
+	note(sharing.MWs, o.MWs)
+	note(sharing.SRQs, o.SRQs)
 }
 
 // TellQPError tells who wants to know (Config.QPError) of the error of a queue pair of

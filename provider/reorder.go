@@ -1,6 +1,9 @@
 package provider
 
-import "github.com/ndklab/ndklab/internal/provider/rc"
+import (
+	"github.com/ndklab/ndklab/internal/provider/rc"
+	"github.com/ndklab/ndklab/internal/provider/sharing"
+)
 
 const (
 	// DefaultReorderBuffer is Config.ReorderBuffer unless it is set, bytes: four queue
@@ -17,7 +20,7 @@ const (
 // that share it, keep early packets. The ledger has the account, which is changed by
 // atomic operations: no lock is needed by queue pairs that ask at the same time.
 type reorderBuffer struct {
-	ledger *Ledger
+	ledger *sharing.Ledger
 	size   uint32 // bytes
 }
 
@@ -25,11 +28,11 @@ var _ rc.EarlyMemory = reorderBuffer{}
 
 // Take implements rc.EarlyMemory.
 func (b reorderBuffer) Take(bytes int) bool {
-	return b.ledger.take(reorderResource, uint32(bytes), b.size)
+	return b.ledger.Take(sharing.EarlyBytes, uint32(bytes), b.size)
 }
 
 // Give implements rc.EarlyMemory.
-func (b reorderBuffer) Give(bytes int) { b.ledger.give(reorderResource, uint32(bytes)) }
+func (b reorderBuffer) Give(bytes int) { b.ledger.Give(sharing.EarlyBytes, uint32(bytes)) }
 
 // HalfFree implements rc.EarlyMemory.
-func (b reorderBuffer) HalfFree() bool { return b.ledger.sumOf(reorderResource) <= uint64(b.size/2) }
+func (b reorderBuffer) HalfFree() bool { return b.ledger.SumOf(sharing.EarlyBytes) <= uint64(b.size/2) }

@@ -13,6 +13,7 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/cm"
 	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/internal/provider/roce/mad"
+	"github.com/ndklab/ndklab/internal/provider/sharing"
 	"github.com/ndklab/ndklab/internal/provider/sim"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
@@ -22,7 +23,8 @@ import (
 // as package lease does it with real ones.
 type sharedWorld struct {
 	*world
-	memory       []byte // of the ledger
+	memory       []byte          // of the ledger
+	ledger       *sharing.Ledger // the owner's
 	carrier      *sim.Carrier
 	capabilities provider.Capabilities
 	processes    map[int]*process // by share
@@ -63,11 +65,11 @@ func (p *process) alive(f func()) func() {
 func newSharedWorld(t *testing.T, capabilities provider.Capabilities, addresses [2]netip.Addr) *sharedWorld {
 	t.Helper()
 	w := &sharedWorld{world: newEmptyWorld(t), capabilities: capabilities, processes: map[int]*process{}}
-	size := provider.LedgerSize(1)
+	size := sharing.Size(1)
 	w.memory = unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(make([]uint64, size/8)))), size)
 	w.carrier = w.network.Attach(mtu, addresses[0])
 	cfg := w.configure(w.carrier, 0)
-	cfg.Forward = w.forward
+	w.ledger, cfg.Share.Forward = cfg.Share.Ledger, w.forward
 	w.hosts[0] = w.equip(w.world.start(cfg), addresses[0])
 	w.hosts[1] = w.equip(w.openAt(addresses[1], provider.DefaultAdapterInfo()), addresses[1])
 	w.network.Tap(w.checkReported)
@@ -106,12 +108,12 @@ func (w *sharedWorld) checkReported(_ time.Duration, packet []byte) {
 // configure makes the configuration of a share's device.
 func (w *sharedWorld) configure(carrier provider.Carrier, share int) provider.Config {
 	w.t.Helper()
-	ledger, err := provider.NewLedger(w.memory, carrier.Addresses(), share)
+	ledger, err := sharing.New(w.memory, carrier.Addresses(), share)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	cfg := w.config(carrier)
-	cfg.Ledger, cfg.GUID, cfg.Capabilities = ledger, 0x02, w.capabilities
+	cfg.Share, cfg.GUID, cfg.Capabilities = &sharing.Config{Ledger: ledger}, 0x02, w.capabilities
 	return cfg
 }
 
@@ -125,7 +127,7 @@ func (w *sharedWorld) forward(share int, flow roce.Flow, datagram []byte) bool {
 		datagram = slices.Clone(datagram)
 		w.clock.Go(func() {
 			if w.processes[share] == p {
-				p.device.HandIn(flow, datagram)
+				p.device.Manager().HandIn(flow, datagram)
 			}
 		})
 	}
@@ -148,7 +150,7 @@ func (w *sharedWorld) launch(share int) *process {
 	p := &process{share: share, carrier: w.carrier.Share(share), records: map[cm.ID]cm.Record{}}
 	p.host = &host{world: w.world}
 	cfg := w.configure(p.carrier, share)
-	cfg.Report, cfg.Clock = p.report, p
+	cfg.Share.Report, cfg.Clock = p.report, p
 	p.device = w.world.start(cfg)
 	w.processes[share] = p
 	return p
@@ -174,7 +176,8 @@ func (w *sharedWorld) kill(p *process, done func()) {
 		t.Stop()
 	}
 	delete(w.processes, p.share)
-	w.hosts[0].device.TakeOver(p.share, slices.Collect(maps.Values(p.records)), done)
+	w.ledger.Clear(p.share)
+	w.hosts[0].device.Manager().TakeOver(p.share, slices.Collect(maps.Values(p.records)), done)
 }
 
 // endProcesses closes what processes have that live.
@@ -323,7 +326,7 @@ func TestProcessDies(t *testing.T) {
 			w.wait("the share", func() bool { return free })
 
 			// Nothing is left of it, and the next process has all it had.
-			ledger, err := provider.NewLedger(w.memory, []netip.Addr{peer.address}, 0)
+			ledger, err := sharing.New(w.memory, []netip.Addr{peer.address}, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -387,19 +390,19 @@ func TestSharedPorts(t *testing.T) {
 	other := track(two.host, must(two.CreateListener(func(any, *provider.Connector) {}, nil, nil, nil)))
 	w.want(other.Listen(two.service(), nil, nil), provider.StatusSharingViolation)
 
-	ledger, err := provider.NewLedger(w.memory, []netip.Addr{one.address}, 0)
+	ledger, err := sharing.New(w.memory, []netip.Addr{one.address}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	check := func(want ...provider.HeldPort) {
+	check := func(want ...sharing.HeldPort) {
 		t.Helper()
 		if d := cmp.Diff(want, ledger.Ports(), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); d != "" {
 			t.Error(d)
 		}
 	}
-	check(provider.HeldPort{Address: one.service(), Share: 1, Use: provider.PortOfListener})
+	check(sharing.HeldPort{Address: one.service(), Share: 1, Use: sharing.PortOfListener})
 	closed := one.close(one.listener)
-	check(provider.HeldPort{Address: one.service(), Share: 1, Use: provider.PortOfConnection})
+	check(sharing.HeldPort{Address: one.service(), Share: 1, Use: sharing.PortOfConnection})
 	w.finish(one.close(one.conn))
 	w.finish(closed)
 	check()
@@ -407,8 +410,8 @@ func TestSharedPorts(t *testing.T) {
 	shared := netip.AddrPortFrom(one.address, 6000)
 	track(one.host, must(one.CreateSharedEndpoint(shared, nil, nil)))
 	check(
-		provider.HeldPort{Address: shared, Share: 1, Use: provider.PortOfSharedEndpoint},
-		provider.HeldPort{Address: one.service(), Share: 2, Use: provider.PortOfListener},
+		sharing.HeldPort{Address: shared, Share: 1, Use: sharing.PortOfSharedEndpoint},
+		sharing.HeldPort{Address: one.service(), Share: 2, Use: sharing.PortOfListener},
 	)
 }
 

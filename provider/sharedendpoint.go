@@ -1,6 +1,10 @@
 package provider
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/ndklab/ndklab/internal/provider/sharing"
+)
 
 // A SharedEndpoint is a local address and port from which any number of
 // connectors connect, each to another destination.
@@ -31,7 +35,7 @@ func (a *Adapter) CreateSharedEndpoint(address netip.AddrPort,
 	}
 	s := &SharedEndpoint{adapter: a, endpoint: e, destinations: map[netip.AddrPort]*Connector{}}
 	e.Owner = s
-	m.ledger.usePort(e.Address, PortOfSharedEndpoint)
+	m.ledger.UsePort(e.Address, sharing.PortOfSharedEndpoint)
 	s.Dispatch = s
 	s.init(a.clock, ObjectTypeSharedEndpoint, &a.object)
 	return completeCreate(m, s, &s.object, completion, context)

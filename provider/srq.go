@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/ndklab/ndklab/internal/provider/rc"
+	"github.com/ndklab/ndklab/internal/provider/sharing"
 )
 
 // An SRQ is a shared receive queue: receives that several queue pairs take from.
@@ -51,7 +52,7 @@ func (pd *PD) CreateSRQ(depth, maxReceiveRequestSge, notifyThreshold uint32, not
 		armed:      notifyThreshold > 0, threshold: notifyThreshold,
 	}
 	srq.succeed = func() { srq.call(StatusSuccess) }
-	if !srq.reserve(m, srqResource, m.capabilities.MaxSrqCount) {
+	if !srq.reserve(m, sharing.SRQs, m.capabilities.MaxSrqCount) {
 		return nil, StatusInsufficientResources
 	}
 	srq.Dispatch = srq

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/provider/transport"
 	"github.com/ndklab/ndklab/provider"
 )
 
@@ -69,7 +70,7 @@ func TestQPNs(t *testing.T) {
 	w := newWorld(t)
 	h := w.hosts[0]
 	first, last := h.device.QPNs()
-	if first != 16 || last != 1<<provider.ShareShift-2 {
+	if first != 16 || last != 1<<transport.ShareShift-2 {
 		t.Errorf("from %d to %d", first, last)
 	}
 	h.device.SetNextQPN(last - 1)

@@ -1,5 +1,7 @@
 package provider
 
+import "github.com/ndklab/ndklab/internal/provider/sharing"
+
 // Usage is how much of a device is in use: numbers of objects, of all processes
 // that share it.
 type Usage struct {
@@ -17,12 +19,12 @@ type Usage struct {
 // Usage counts what is in use. Of objects that are being made and closed
 // meanwhile some may be counted.
 func (m *Miniport) Usage() Usage {
-	held := func(r resource) uint32 { return uint32(m.ledger.sumOf(r)) }
+	held := func(r sharing.Resource) uint32 { return uint32(m.ledger.SumOf(r)) }
 	return Usage{
-		Instances: int(held(instanceResource)),
-		Qps:       held(qpResource), Cqs: held(cqResource), Mrs: held(mrResource), Pds: held(pdResource),
-		Mws: held(mwResource), Srqs: held(srqResource),
-		InboundReads: held(inboundReadResource), OutboundReads: held(outboundReadResource),
+		Instances: int(held(sharing.Instances)),
+		Qps:       held(sharing.QPs), Cqs: held(sharing.CQs), Mrs: held(sharing.MRs), Pds: held(sharing.PDs),
+		Mws: held(sharing.MWs), Srqs: held(sharing.SRQs),
+		InboundReads: held(sharing.InboundReads), OutboundReads: held(sharing.OutboundReads),
 	}
 }
 

@@ -183,5 +183,6 @@ func (h *holder) end() {
 	h.leaveCounters()
 	// It fails only if the carrier is closed, and then nothing arrives anyway.
 	_ = s.carrier.Reclaim(share)
-	s.device.TakeOver(share, left, func() { s.freeShare(share) })
+	s.ledger.Clear(share)
+	s.device.Manager().TakeOver(share, left, func() { s.freeShare(share) })
 }

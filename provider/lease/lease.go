@@ -12,7 +12,7 @@
 // owner ends its connections in its stead, and frees what it had.
 //
 // No privileges are needed, by either side. Who can reach the socket may have a
-// share, up to provider.MaxShares-1 at once: that takes being in the network
+// share, up to sharing.Max-1 at once: that takes being in the network
 // namespace, which is where the owner's privileges end, too. A process elsewhere may
 // have one to which the owner has been given a connection (Admit, OpenOver): it gets
 // every socket that its device needs, since sockets stay in the namespace that they were

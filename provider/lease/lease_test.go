@@ -15,6 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sys/unix"
 
+	"github.com/ndklab/ndklab/internal/provider/sharing"
+	"github.com/ndklab/ndklab/internal/provider/transport"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/await"
 )
@@ -117,7 +119,7 @@ func TestAllShares(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range provider.MaxShares - 2 {
+	for range sharing.Max - 2 {
 		opened(t)
 	}
 	_, err = Open(patient(t))
@@ -264,7 +266,7 @@ func (s *Server) check(t *testing.T, p *program, state string, remote netip.Addr
 			}
 		}
 		if len(got) == 1 && got[0].State == state && got[0].Remote == remote && got[0].UserModeOwner &&
-			got[0].QPN>>provider.ShareShift != 0 && got[0].RemoteQPN != 0 {
+			got[0].QPN>>transport.ShareShift != 0 && got[0].RemoteQPN != 0 {
 			return
 		}
 		if ctx.Err() != nil {
@@ -298,7 +300,7 @@ func (s *Server) killed(t *testing.T, p *program, c *consumer) {
 func (s *Server) awaitShares(t *testing.T, pid uint32) {
 	t.Helper()
 	ctx := patient(t)
-	for share := 1; share < provider.MaxShares; share++ {
+	for share := 1; share < sharing.Max; share++ {
 		held := func() bool {
 			h := s.holders[share].Load()
 			return h == nil && s.isTaken(share) || h != nil && uint32(h.pid) == pid

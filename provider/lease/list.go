@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/ndklab/ndklab/internal/provider/cm"
+	"github.com/ndklab/ndklab/internal/provider/sharing"
 	"github.com/ndklab/ndklab/provider"
 )
 
@@ -47,10 +48,10 @@ func (h *holder) entry(r *cm.Record) provider.ConnectionEntry {
 func (s *Server) LocalEndpoints() []provider.LocalEndpointEntry {
 	var entries []provider.LocalEndpointEntry
 	for _, held := range s.ledger.Ports() {
-		if held.Use == provider.PortOfConnection {
+		if held.Use == sharing.PortOfConnection {
 			continue
 		}
-		e := provider.LocalEndpointEntry{Local: held.Address, Listener: held.Use == provider.PortOfListener}
+		e := provider.LocalEndpointEntry{Local: held.Address, Listener: held.Use == sharing.PortOfListener}
 		if held.Share != 0 {
 			h := s.holders[held.Share].Load()
 			if h == nil {

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/internal/provider/sharing"
 )
 
 // newMemory makes memory for a ledger. Nobody can change its size, so that
@@ -19,7 +19,7 @@ func newMemory(addresses int) (*os.File, error) {
 		return nil, os.NewSyscallError("memfd_create", err)
 	}
 	f := os.NewFile(uintptr(fd), "ledger")
-	if err := f.Truncate(int64(provider.LedgerSize(addresses))); err != nil {
+	if err := f.Truncate(int64(sharing.Size(addresses))); err != nil {
 		f.Close()
 		return nil, err
 	}
@@ -32,8 +32,8 @@ func newMemory(addresses int) (*os.File, error) {
 }
 
 // openLedger maps the ledger in f, for as long as it is in use.
-func openLedger(f *os.File, addresses []netip.Addr, share int) (*provider.Ledger, error) {
-	size := provider.LedgerSize(len(addresses))
+func openLedger(f *os.File, addresses []netip.Addr, own int) (*sharing.Ledger, error) {
+	size := sharing.Size(len(addresses))
 	info, err := f.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
@@ -45,7 +45,7 @@ func openLedger(f *os.File, addresses []netip.Addr, share int) (*provider.Ledger
 	if err != nil {
 		return nil, os.NewSyscallError("ledger: mmap", err)
 	}
-	ledger, err := provider.NewLedger(memory, addresses, share)
+	ledger, err := sharing.New(memory, addresses, own)
 	if err != nil {
 		unmap(memory)
 		return nil, err

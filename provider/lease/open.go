@@ -14,6 +14,7 @@ import (
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/provider/cm"
 	"github.com/ndklab/ndklab/internal/provider/descriptor"
+	"github.com/ndklab/ndklab/internal/provider/sharing"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/provider/udp"
@@ -158,8 +159,7 @@ func (t *client) start(ctx context.Context, w leaseRequest) (*provider.Miniport,
 	cfg.Carrier = &leasedCarrier{carrier, t}
 	cfg.Clock = clock.Real()
 	cfg.Rand = rand.New(rand.NewPCG(terms.Seed[0], terms.Seed[1]))
-	cfg.Ledger = ledger
-	cfg.Report = t.report
+	cfg.Share = &sharing.Config{Ledger: ledger, Report: t.report}
 	t.errors = NewErrorTeller(t.conn)
 	cfg.QPError = t.errors.Tell
 	t.mu.Lock()
@@ -210,7 +210,7 @@ func (t *client) takeFiles(_ context.Context, r *control.Request, _ control.None
 
 func (t *client) handIn(_ context.Context, _ *control.Request, d datagram) error {
 	if device := t.openDevice(); device != nil {
-		device.HandIn(d.Flow, d.Payload)
+		device.Manager().HandIn(d.Flow, d.Payload)
 	}
 	return nil
 }
@@ -253,7 +253,7 @@ func (t *client) applyState() {
 	_ = t.device.SetState(t.state.Enabled)
 }
 
-// report implements provider.Report. The channel's buffer outlives this process:
+// report is the device's sharing.Config.Report. The channel's buffer outlives this process:
 // what is in it, the owner knows.
 func (t *client) report(r cm.Record) {
 	// If the channel has ended, so has the owner, and the device is about to fail.

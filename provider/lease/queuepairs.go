@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/provider/transport"
 	"github.com/ndklab/ndklab/provider"
 )
 
@@ -79,7 +80,7 @@ func (h *holder) askQueuePairs(ctx context.Context) (all []HeldQueuePair) {
 func checkQueuePair(p *provider.QueuePair, first uint32, share int) error {
 	const longest = 16 // bytes of a word
 	switch {
-	case p.Number < first || int(p.Number>>provider.ShareShift) != share:
+	case p.Number < first || int(p.Number>>transport.ShareShift) != share:
 		return fmt.Errorf("queue pair %#x is not of its share, or not in its turn", p.Number)
 	case len(p.Transport) > longest || len(p.State) > longest || p.Local.Zone() != "" || p.Remote.Zone() != "":
 		return fmt.Errorf("queue pair %#x is not of a device's making", p.Number)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/provider/transport"
 	"github.com/ndklab/ndklab/provider"
 )
 
@@ -20,7 +21,7 @@ func TestQueuePairs(t *testing.T) {
 	device := opened(t)
 	var own []provider.QueuePair
 	for i := range 2*pageOfPairs + 1 {
-		own = append(own, provider.QueuePair{Number: uint32(1<<provider.ShareShift + 16 + i), Transport: "UD", State: "rts", Sent: uint64(i)})
+		own = append(own, provider.QueuePair{Number: uint32(1<<transport.ShareShift + 16 + i), Transport: "UD", State: "rts", Sent: uint64(i)})
 	}
 	backwards := slices.Clone(own)
 	slices.Reverse(backwards)
@@ -48,8 +49,8 @@ func TestStrangeQueuePairs(t *testing.T) {
 		pair   provider.QueuePair
 		reason string
 	}{
-		"another's":   {provider.QueuePair{Number: 2<<provider.ShareShift + 16}, "not of its share"},
-		"a long word": {provider.QueuePair{Number: 1<<provider.ShareShift + 16, State: word}, "not of a device's making"},
+		"another's":   {provider.QueuePair{Number: 2<<transport.ShareShift + 16}, "not of its share"},
+		"a long word": {provider.QueuePair{Number: 1<<transport.ShareShift + 16, State: word}, "not of a device's making"},
 		"silence":     {},
 	} {
 		t.Run(name, func(t *testing.T) {

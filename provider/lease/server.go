@@ -16,6 +16,7 @@ import (
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/provider/roce"
+	"github.com/ndklab/ndklab/internal/provider/sharing"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/udp"
 )
@@ -37,7 +38,7 @@ type Carrier interface {
 type Server struct {
 	device  *provider.Miniport
 	carrier Carrier
-	ledger  *provider.Ledger
+	ledger  *sharing.Ledger
 	memory  *os.File // the ledger's
 	config  provider.Config
 	// countable are the names of the transport's counters; fixed by Serve.
@@ -48,10 +49,10 @@ type Server struct {
 	listener    *net.UnixListener
 	unsubscribe func()
 	serving     sync.WaitGroup
-	holders     [provider.MaxShares]atomic.Pointer[holder] // of the shares; nil: nobody
+	holders     [sharing.Max]atomic.Pointer[holder] // of the shares; nil: nobody
 
 	mu    sync.Mutex // guards what follows; taken with the device's locks held
-	taken [provider.MaxShares]bool
+	taken [sharing.Max]bool
 	rand  *rand.Rand // of the seeds
 	state state
 	conns map[*control.Conn]struct{} // nil once closed
@@ -59,7 +60,7 @@ type Server struct {
 }
 
 // Serve starts a device on carrier and shares it. cfg is the device's, whose
-// Carrier, Ledger, GUID, Forward and Report Serve sets. The carrier is the
+// Carrier, Share and GUID Serve sets. The carrier is the
 // device's own if Serve succeeds.
 func Serve(cfg provider.Config, carrier Carrier) (*Server, error) {
 	addresses := carrier.Addresses()
@@ -78,7 +79,7 @@ func Serve(cfg provider.Config, carrier Carrier) (*Server, error) {
 		return nil, errors.Join(fmt.Errorf("share adapter: %w", err), memory.Close())
 	}
 	cfg.GUID = cfg.Rand.Uint64() | 1
-	cfg.Carrier, cfg.Ledger, cfg.Forward, cfg.Report = carrier, s.ledger, s.forward, nil
+	cfg.Carrier, cfg.Share = carrier, &sharing.Config{Ledger: s.ledger, Forward: s.forward}
 	s.config = cfg
 	if s.device, err = provider.NewMiniport(cfg); err != nil {
 		return nil, errors.Join(err, s.listener.Close(), memory.Close())
@@ -96,7 +97,7 @@ const (
 	longestMessage = 64 << 10
 	// mostConns bounds the processes that are connected, most of which have a share or are
 	// told that there is none.
-	mostConns = 4 * provider.MaxShares
+	mostConns = 4 * sharing.Max
 )
 
 // backlog is the number of processes that may wait to be accepted.
@@ -213,7 +214,7 @@ func (s *Server) takeShare() (share int, seed [2]uint64, err error) {
 	share = 1 + slices.Index(s.taken[1:], false)
 	if share == 0 {
 		return 0, seed, control.Errorf(control.Unable,
-			"%d processes share the node's adapter already, and no more can", provider.MaxShares-1)
+			"%d processes share the node's adapter already, and no more can", sharing.Max-1)
 	}
 	s.taken[share] = true
 	return share, [2]uint64{s.rand.Uint64(), s.rand.Uint64()}, nil
@@ -225,7 +226,7 @@ func (s *Server) freeShare(share int) {
 	s.taken[share] = false
 }
 
-// forward implements provider.Forward.
+// forward is the device's sharing.Config.Forward.
 func (s *Server) forward(share int, flow roce.Flow, payload []byte) bool {
 	h := s.holders[share].Load()
 	if h == nil {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ndklab/ndklab/internal/provider/roce"
-	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/internal/provider/sharing"
 )
 
 // This file divides what arrives at an adapter's addresses among processes.
@@ -108,7 +108,7 @@ func openReceiver(local netip.Addr, buffer, option int, program []unix.SockFilte
 	return fd, nil
 }
 
-// Share hands out share k, 1 to provider.MaxShares-1: the sockets, in the order
+// Share hands out share k, 1 to sharing.Max-1: the sockets, in the order
 // of Addresses, that receive the packets for queue pairs k<<18 to (k+1)<<18-1,
 // for Config.Sockets of another Carrier, here or in another process. The files
 // are the caller's to close. Nothing is in the sockets that arrived before; but a
@@ -174,8 +174,8 @@ func (c *Carrier) checkShare(k int) error {
 		return fmt.Errorf("udp carrier: share %d: %w", k, net.ErrClosed)
 	case c.adopted:
 		return fmt.Errorf("udp carrier: share %d: only who opened the addresses can share them", k)
-	case k < 1 || k >= provider.MaxShares:
-		return fmt.Errorf("udp carrier: share %d: there are shares 1 to %d", k, provider.MaxShares-1)
+	case k < 1 || k >= sharing.Max:
+		return fmt.Errorf("udp carrier: share %d: there are shares 1 to %d", k, sharing.Max-1)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/ndklab/ndklab/internal/leak"
 	"github.com/ndklab/ndklab/internal/provider/roce"
-	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/internal/provider/sharing"
 )
 
 // lease has the owner of a group hand out share k, and opens a carrier with it.
@@ -123,9 +123,9 @@ func TestSharesGetTheirPackets(t *testing.T) {
 // TestEveryShare hands all of them out, the last one first.
 func TestEveryShare(t *testing.T) {
 	from, owner := open(t, "127.0.0.1"), open(t, "127.0.0.2")
-	carriers := make([]*Carrier, provider.MaxShares)
+	carriers := make([]*Carrier, sharing.Max)
 	carriers[0] = owner
-	for k := provider.MaxShares - 1; k > 0; k-- {
+	for k := sharing.Max - 1; k > 0; k-- {
 		carriers[k] = lease(t, owner, k)
 	}
 	collectors := make([]collector, len(carriers))
@@ -140,7 +140,7 @@ func TestEveryShare(t *testing.T) {
 		}
 	}
 	checkShares(t, from, flowBetween(from, owner, 0), collectors, want)
-	if len(ports) != provider.MaxShares*sourcePorts {
+	if len(ports) != sharing.Max*sourcePorts {
 		t.Errorf("%d source ports", len(ports))
 	}
 }
@@ -286,7 +286,7 @@ func TestOwnerCloses(t *testing.T) {
 
 func TestShareRefuses(t *testing.T) {
 	owner := open(t, "127.0.0.1", "127.0.0.2")
-	for _, k := range []int{-1, 0, provider.MaxShares} {
+	for _, k := range []int{-1, 0, sharing.Max} {
 		if sockets, err := owner.Share(k); err == nil {
 			closeFiles(t, sockets)
 			t.Errorf("share %d was handed out", k)

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"github.com/ndklab/ndklab/internal/provider/roce"
+	"github.com/ndklab/ndklab/internal/provider/transport"
 	"github.com/ndklab/ndklab/provider"
 )
 
@@ -22,7 +23,7 @@ func (c *Carrier) Share(k int) *Carrier {
 
 // receiverOf returns the receiver of a packet that has arrived; nil if there is none.
 func (c *Carrier) receiverOf(p *roce.Received) provider.Receiver {
-	if s := c.shares[int(p.Header.DestQPN>>provider.ShareShift)]; s != nil {
+	if s := c.shares[int(p.Header.DestQPN>>transport.ShareShift)]; s != nil {
 		return s.receiver
 	}
 	return c.receiver

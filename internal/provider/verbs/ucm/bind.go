@@ -9,7 +9,7 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/cm"
 	"github.com/ndklab/ndklab/internal/provider/gsi"
 	"github.com/ndklab/ndklab/internal/provider/roce/mad"
-	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/internal/provider/sharing"
 )
 
 // A portKey is a port in its space: spaces have nothing to do with each other.
@@ -211,7 +211,7 @@ func (i *id) depart(e *gsi.Endpoint) {
 	}
 	s := i.service
 	if e.Listener == d && e.LookUps == d {
-		s.config.Device.UsePort(e.Address, provider.PortOfConnection)
+		s.config.Device.UsePort(e.Address, sharing.PortOfConnection)
 	}
 	s.config.Device.Clock().AfterFunc(returnTime, func() {
 		s.manager.Lock()

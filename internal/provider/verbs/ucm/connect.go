@@ -7,7 +7,7 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/cm"
 	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/internal/provider/roce/mad"
-	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/internal/provider/sharing"
 )
 
 // maxRetries is the largest count of retries, and of those for want of a receive, where it is for ever.
@@ -162,7 +162,7 @@ func (i *id) answerOn() {
 		} else {
 			e.Listener = listener{i}
 		}
-		i.service.config.Device.UsePort(e.Address, provider.PortOfListener)
+		i.service.config.Device.UsePort(e.Address, sharing.PortOfListener)
 	}
 }
 

@@ -1,7 +1,8 @@
-package provider
+package sharing
 
 import (
 	"errors"
+	"iter"
 	"net/netip"
 	"slices"
 	"sync/atomic"
@@ -18,44 +19,42 @@ import (
 // An adapter that nobody shares has a private ledger, of one share and without
 // port tables.
 type Ledger struct {
-	shares []share
-	own    int
+	Own int // share that this process has; fixed
+
+	shares []held
 	ports  map[netip.Addr]*portTable
 }
 
-// MaxShares bounds the processes that share an adapter, its owner included.
-const MaxShares = 64
-
-// A resource is what the adapter has a limited number of.
-type resource int
+// A Resource is what the adapter has a limited number of, or what is only counted.
+type Resource int
 
 // The resources: objects (NDIS_NDK_CAPABILITIES), the READs that may be in
 // progress on all connections together, and bytes of early packets.
 const (
-	qpResource resource = iota
-	cqResource
-	mrResource
-	pdResource
-	mwResource
-	srqResource
-	inboundReadResource
-	outboundReadResource
-	instanceResource // instances that consumers have opened
-	reorderResource
+	QPs Resource = iota
+	CQs
+	MRs
+	PDs
+	MWs
+	SRQs
+	InboundReads
+	OutboundReads
+	Instances // instances that consumers have opened
+	EarlyBytes
 	resources
 )
 
-// share holds what one process has. Its size is a multiple of a cache line.
-type share struct {
-	held     [resources]atomic.Uint32
-	counters shareCounters
+// held is what one process has. Its size is a multiple of a cache line.
+type held struct {
+	of       [resources]atomic.Uint32
+	counters Counters
 	_        [8]byte
 }
 
-// shareCounters are the NDIS counters, of one process.
-type shareCounters struct {
-	connect, accept, connectFailure, connectionError, active, cqErrors atomic.Uint64
-	inOctets, outOctets, inFrames, outFrames                           atomic.Uint64
+// Counters are the NDIS counters, of one process.
+type Counters struct {
+	Connect, Accept, ConnectFailure, ConnectionError, Active, CQErrors atomic.Uint64
+	InOctets, OutOctets, InFrames, OutFrames                           atomic.Uint64
 }
 
 // portTable has for each port of an address 0 if it is free, else its holder's
@@ -77,31 +76,31 @@ func portEntry(share int, use PortUse) uint32 { return uint32(use)<<8 | uint32(s
 // holderOf reads a port's entry; false if it is free, or no process wrote it so.
 func holderOf(entry uint32) (share int, ok bool) {
 	share = int(entry&0xFF) - 1
-	return share, share >= 0 && share < MaxShares
+	return share, share >= 0 && share < Max
 }
 
-// LedgerSize returns the bytes that a ledger for so many addresses takes. Most of
+// Size returns the bytes that a ledger for so many addresses takes. Most of
 // them are never touched.
-func LedgerSize(addresses int) int {
-	return MaxShares*int(unsafe.Sizeof(share{})) + addresses*int(unsafe.Sizeof(portTable{}))
+func Size(addresses int) int {
+	return Max*int(unsafe.Sizeof(held{})) + addresses*int(unsafe.Sizeof(portTable{}))
 }
 
-// NewLedger returns the ledger in memory, which begins as zeros, for the process that
+// New returns the ledger in memory, which begins as zeros, for the process that
 // has the share own. All processes must give the same addresses. The memory must
 // stay mapped for as long as the ledger or an adapter with it is used.
-func NewLedger(memory []byte, addresses []netip.Addr, own int) (*Ledger, error) {
-	if len(memory) < LedgerSize(len(addresses)) || uintptr(unsafe.Pointer(unsafe.SliceData(memory)))%8 != 0 {
+func New(memory []byte, addresses []netip.Addr, own int) (*Ledger, error) {
+	if len(memory) < Size(len(addresses)) || uintptr(unsafe.Pointer(unsafe.SliceData(memory)))%8 != 0 {
 		return nil, errors.New("ledger: memory is too short or misaligned")
 	}
-	if own < 0 || own >= MaxShares {
+	if own < 0 || own >= Max {
 		return nil, errors.New("ledger: no such share")
 	}
 	l := &Ledger{
-		shares: unsafe.Slice((*share)(unsafe.Pointer(unsafe.SliceData(memory))), MaxShares),
-		own:    own,
+		shares: unsafe.Slice((*held)(unsafe.Pointer(unsafe.SliceData(memory))), Max),
+		Own:    own,
 		ports:  map[netip.Addr]*portTable{},
 	}
-	at := MaxShares * int(unsafe.Sizeof(share{}))
+	at := Max * int(unsafe.Sizeof(held{}))
 	for _, address := range addresses {
 		l.ports[address] = (*portTable)(unsafe.Pointer(&memory[at]))
 		at += int(unsafe.Sizeof(portTable{}))
@@ -109,56 +108,56 @@ func NewLedger(memory []byte, addresses []netip.Addr, own int) (*Ledger, error) 
 	return l, nil
 }
 
-// newPrivateLedger returns the ledger of an adapter that nobody shares.
-func newPrivateLedger() *Ledger { return &Ledger{shares: make([]share, 1)} }
+// NewPrivate returns the ledger of an adapter that nobody shares.
+func NewPrivate() *Ledger { return &Ledger{shares: make([]held, 1)} }
 
-// take adds n to what this process holds; false if all would then hold more
+// Take adds n to what this process holds; false if all would then hold more
 // than limit. Of two processes that both ask for the last, both may be refused,
 // but never are both served.
-func (l *Ledger) take(r resource, n, limit uint32) bool {
-	l.shares[l.own].held[r].Add(n)
-	if l.sumOf(r) > uint64(limit) {
-		l.give(r, n)
+func (l *Ledger) Take(r Resource, n, limit uint32) bool {
+	l.shares[l.Own].of[r].Add(n)
+	if l.SumOf(r) > uint64(limit) {
+		l.Give(r, n)
 		return false
 	}
 	return true
 }
 
-// takeUpTo takes n, or as many as are left. A limit of 0 is none (NDK-CAP-02).
-func (l *Ledger) takeUpTo(r resource, n, limit uint32) uint32 {
+// TakeUpTo takes n, or as many as are left. A limit of 0 is none (NDK-CAP-02).
+func (l *Ledger) TakeUpTo(r Resource, n, limit uint32) uint32 {
 	if limit == 0 {
 		limit = 1<<32 - 1
 	}
-	for n > 0 && !l.take(r, n, limit) {
+	for n > 0 && !l.Take(r, n, limit) {
 		n--
 	}
 	return n
 }
 
-// sumOf adds up what all processes hold of a resource.
-func (l *Ledger) sumOf(r resource) (sum uint64) {
+// SumOf adds up what all processes hold of a resource.
+func (l *Ledger) SumOf(r Resource) (sum uint64) {
 	for i := range l.shares {
-		sum += uint64(l.shares[i].held[r].Load())
+		sum += uint64(l.shares[i].of[r].Load())
 	}
 	return sum
 }
 
-// note adds n to what this process holds, of what is only counted.
-func (l *Ledger) note(r resource, n uint32) { l.shares[l.own].held[r].Add(n) }
+// Note adds n to what this process holds, of what is only counted.
+func (l *Ledger) Note(r Resource, n uint32) { l.shares[l.Own].of[r].Add(n) }
 
-// give takes n off what this process holds.
-func (l *Ledger) give(r resource, n uint32) { l.shares[l.own].held[r].Add(-n) }
+// Give takes n off what this process holds.
+func (l *Ledger) Give(r Resource, n uint32) { l.shares[l.Own].of[r].Add(-n) }
 
 // ClaimPort takes a port for this process; false if another has it.
 func (l *Ledger) ClaimPort(address netip.AddrPort) bool {
 	table := l.ports[address.Addr()]
-	return table == nil || table[address.Port()].CompareAndSwap(0, portEntry(l.own, PortOfConnection))
+	return table == nil || table[address.Port()].CompareAndSwap(0, portEntry(l.Own, PortOfConnection))
 }
 
-// usePort tells others what a port of this process's is used for.
-func (l *Ledger) usePort(address netip.AddrPort, use PortUse) {
+// UsePort tells others what a port of this process's is used for.
+func (l *Ledger) UsePort(address netip.AddrPort, use PortUse) {
 	if table := l.ports[address.Addr()]; table != nil {
-		table[address.Port()].Store(portEntry(l.own, use))
+		table[address.Port()].Store(portEntry(l.Own, use))
 	}
 }
 
@@ -211,29 +210,22 @@ func (l *Ledger) Clear(share int) {
 		}
 	}
 	s := &l.shares[share]
-	for r := range s.held {
-		s.held[r].Store(0)
+	for r := range s.of {
+		s.of[r].Store(0)
 	}
-	s.counters.active.Store(0)
+	s.counters.Active.Store(0)
 }
 
-// counters are this process's.
-func (l *Ledger) counters() *shareCounters { return &l.shares[l.own].counters }
+// Counters returns this process's counters.
+func (l *Ledger) Counters() *Counters { return &l.shares[l.Own].counters }
 
-// sum adds up what all processes counted.
-func (l *Ledger) sum() (sum Counters) {
-	for i := range l.shares {
-		c := &l.shares[i].counters
-		sum.Connect += c.connect.Load()
-		sum.Accept += c.accept.Load()
-		sum.ConnectFailure += c.connectFailure.Load()
-		sum.ConnectionError += c.connectionError.Load()
-		sum.ActiveConnection += c.active.Load()
-		sum.CQError += c.cqErrors.Load()
-		sum.RDMAInOctets += c.inOctets.Load()
-		sum.RDMAOutOctets += c.outOctets.Load()
-		sum.RDMAInFrames += c.inFrames.Load()
-		sum.RDMAOutFrames += c.outFrames.Load()
+// AllCounters returns the counters of all processes.
+func (l *Ledger) AllCounters() iter.Seq[*Counters] {
+	return func(yield func(*Counters) bool) {
+		for i := range l.shares {
+			if !yield(&l.shares[i].counters) {
+				return
+			}
+		}
 	}
-	return sum
 }

@@ -1,4 +1,4 @@
-package provider
+package sharing
 
 import (
 	"net/netip"
@@ -7,6 +7,38 @@ import (
 	"testing"
 	"unsafe"
 )
+
+func TestNew(t *testing.T) {
+	addresses := []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")}
+	words := make([]uint64, Size(1)/8+1)
+	memory := unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), len(words)*8)
+	size := Size(1)
+	for name, c := range map[string]struct {
+		memory []byte
+		own    int
+		ok     bool
+	}{
+		"first share":  {memory[:size], 0, true},
+		"last share":   {memory[:size], Max - 1, true},
+		"too short":    {memory[:size-1], 0, false},
+		"misaligned":   {memory[1 : size+1], 0, false},
+		"below shares": {memory[:size], -1, false},
+		"above shares": {memory[:size], Max, false},
+	} {
+		l, err := New(c.memory, addresses[:1], c.own)
+		if err == nil != c.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err != nil {
+			continue
+		}
+		for _, address := range addresses { // of the second it has no ports
+			if share, ok := l.PortHolder(netip.AddrPortFrom(address, 1)); ok {
+				t.Errorf("%s: share %d has a port that nobody took", name, share)
+			}
+		}
+	}
+}
 
 // TestLedgerAtOnce has several processes take from one ledger at once: never do
 // they have more than there is, and nothing is left when they have given back
@@ -18,27 +50,27 @@ func TestLedgerAtOnce(t *testing.T) {
 		limit     = 5
 	)
 	address := netip.MustParseAddr("10.0.0.1")
-	words := make([]uint64, LedgerSize(1)/8)
+	words := make([]uint64, Size(1)/8)
 	memory := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), len(words)*8)
 	var held, served atomic.Int32
 	var ports [4]atomic.Int32
 	var all sync.WaitGroup
 	ledgers := make([]*Ledger, processes)
 	for own := range ledgers {
-		l, err := NewLedger(memory, []netip.Addr{address}, own)
+		l, err := New(memory, []netip.Addr{address}, own)
 		if err != nil {
 			t.Fatal(err)
 		}
 		ledgers[own] = l
 		all.Go(func() {
 			for i := range rounds {
-				if l.take(pdResource, 2, limit) {
+				if l.Take(PDs, 2, limit) {
 					served.Add(1)
 					if n := held.Add(2); n > limit {
 						t.Errorf("%d are held", n)
 					}
 					held.Add(-2)
-					l.give(pdResource, 2)
+					l.Give(PDs, 2)
 				}
 				port := (own + i) % len(ports)
 				at := netip.AddrPortFrom(address, uint16(port))
@@ -51,7 +83,7 @@ func TestLedgerAtOnce(t *testing.T) {
 				if share, ok := l.PortHolder(at); !ok || share != own {
 					t.Errorf("port %d of share %d is share %d's", port, own, share)
 				}
-				l.usePort(at, PortOfListener)
+				l.UsePort(at, PortOfListener)
 				ports[port].Add(-1)
 				l.ReleasePort(at)
 			}
@@ -66,28 +98,32 @@ func TestLedgerAtOnce(t *testing.T) {
 	}
 	// Of one that dies with what it has, nothing stays but what it counted.
 	dead := ledgers[3]
-	if !dead.take(pdResource, limit, limit) || !dead.ClaimPort(netip.AddrPortFrom(address, 1)) {
+	if !dead.Take(PDs, limit, limit) || !dead.ClaimPort(netip.AddrPortFrom(address, 1)) {
 		t.Fatal("something was left")
 	}
-	dead.counters().connect.Add(7)
-	dead.counters().active.Add(1)
+	dead.Counters().Connect.Add(7)
+	dead.Counters().Active.Add(1)
 	ledgers[0].Clear(3)
-	if !ledgers[0].take(pdResource, limit, limit) || len(ledgers[0].Ports()) != 0 {
+	if !ledgers[0].Take(PDs, limit, limit) || len(ledgers[0].Ports()) != 0 {
 		t.Error("the dead one still has something")
 	}
-	if c := ledgers[0].sum(); c.Connect != 7 || c.ActiveConnection != 0 {
-		t.Errorf("counters %+v", c)
+	var connect, active uint64
+	for c := range ledgers[0].AllCounters() {
+		connect, active = connect+c.Connect.Load(), active+c.Active.Load()
+	}
+	if connect != 7 || active != 0 {
+		t.Errorf("%d connections are counted, %d active", connect, active)
 	}
 }
 
 // TestLedgerScribbled: what no process writes in the port table is nobody's.
 func TestLedgerScribbled(t *testing.T) {
-	for _, entry := range []uint32{0, 0x100, MaxShares + 1, 0xFF, 0xFFFFFFFF} {
+	for _, entry := range []uint32{0, 0x100, Max + 1, 0xFF, 0xFFFFFFFF} {
 		if share, ok := holderOf(entry); ok {
 			t.Errorf("%#x is share %d's", entry, share)
 		}
 	}
-	for share := range MaxShares {
+	for share := range Max {
 		if got, ok := holderOf(portEntry(share, PortOfSharedEndpoint)); !ok || got != share {
 			t.Errorf("share %d is read as %d, %v", share, got, ok)
 		}
