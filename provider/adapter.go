@@ -110,6 +110,10 @@ func (a *Adapter) forget() {
 // fail has all queues of the instance fail, and with them its queue pairs and
 // their connections.
 func (a *Adapter) fail() {
-	a.eachCQ(func(cq *CQ) { cq.fail(StatusInternalError) })
-	a.eachSRQ(func(srq *SRQ) { srq.fail(StatusInternalError) })
+	for _, cq := range a.cqs.snapshot() {
+		cq.fail(StatusInternalError)
+	}
+	for _, srq := range a.srqs.snapshot() {
+		srq.fail(StatusInternalError)
+	}
 }

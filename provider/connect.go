@@ -91,7 +91,7 @@ func (c *Connector) connect(e *endpoint, qp *QP, destination netip.AddrPort, inb
 		MTU: mtu, ReceivePSN: m.rand.Uint32() & roce.PSNMask,
 		AckTimeout: ackTimeout.Ack(), RetryCount: retryCount,
 	}
-	c.wish = cm.ConnectParams{
+	c.params = cm.ConnectParams{
 		Local: c.local, Remote: c.remote, StartingPSN: c.agreed.ReceivePSN,
 		MTU:                roce.MTUCode(mtu),
 		ResponderResources: uint8(c.reads.inbound), InitiatorDepth: uint8(c.reads.outbound),
@@ -109,15 +109,15 @@ func (c *Connector) connect(e *endpoint, qp *QP, destination netip.AddrPort, inb
 // sendRequest sends the request that connect has prepared. The manager's lock is held.
 func (c *Connector) sendRequest() {
 	m := c.adapter.miniport
-	c.wish.QPN = c.qp.Number()
+	c.params.QPN = c.qp.Number()
 	c.askedAt = m.clock.Now()
-	id, err := m.manager.CM.Connect(c.askedAt, c.wish)
+	id, err := m.manager.CM.Connect(c.askedAt, c.params)
 	if err != nil {
 		panic(err) // mayConnect lets nothing through that the connection manager minds
 	}
 	c.id = id
 	m.manager.Join(id, conversation{c})
-	m.transport.HoldNumber(c.wish.QPN)
+	m.transport.HoldNumber(c.params.QPN)
 }
 
 // backToIdle undoes what Connect did.

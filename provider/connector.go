@@ -126,7 +126,7 @@ type attempt struct {
 	agreed    rc.Connection
 	askedAt   time.Duration    // when the REQ or REP was sent first
 	handshake time.Duration    // until the peer answered
-	wish      cm.ConnectParams // what Connect asked for
+	params    cm.ConnectParams // of Connect
 	staleLeft int              // how often to ask again when the peer says it is stale
 }
 

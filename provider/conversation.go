@@ -50,7 +50,7 @@ func (v conversation) handleReply(e cm.ConnectReply) {
 	c.remoteQPN, c.agreed.SendPSN = e.QPN, e.StartingPSN
 	c.agreed.RNRRetryCount = int(e.RNRRetryCount)
 	c.agreed.AckDelay = e.TargetAckDelay.Ack()
-	c.agreed.Selective = c.wish.ECE == offered && e.ECE == agreedTo
+	c.agreed.Selective = c.params.ECE == offered && e.ECE == agreedTo
 	c.complete(StatusSuccess)
 }
 
@@ -109,10 +109,10 @@ func (v conversation) retryWithNewNumber() bool {
 // connection, under the same number, for stale. The manager's lock is held.
 func (v conversation) retryWithSmallerMTU(mtu uint8) bool {
 	c := v.c
-	if mtu == 0 || mtu >= c.wish.MTU || !c.adapter.miniport.transport.Renumber(&c.qp.channel.Pair) {
+	if mtu == 0 || mtu >= c.params.MTU || !c.adapter.miniport.transport.Renumber(&c.qp.channel.Pair) {
 		return false
 	}
-	c.wish.MTU, c.agreed.MTU = mtu, roce.MTUOfCode(mtu)
+	c.params.MTU, c.agreed.MTU = mtu, roce.MTUOfCode(mtu)
 	c.forgetID()
 	c.sendRequest()
 	return true

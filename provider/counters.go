@@ -2,7 +2,6 @@ package provider
 
 import (
 	"github.com/ndklab/ndklab/internal/provider/sharing"
-	"github.com/ndklab/ndklab/internal/provider/transport"
 )
 
 // Counters are NDIS_NDK_PERFORMANCE_COUNTERS without the reserved ones (ndkpi.md
@@ -41,13 +40,6 @@ func (c *Counters) set() (set [30]uint64) {
 
 // counters are what this process counts of the device: its share of the NDIS counters.
 type counters struct{ own *sharing.Counters }
-
-// traffic returns the counters of frames and octets.
-func (c counters) traffic() transport.Traffic {
-	return transport.Traffic{
-		InOctets: &c.own.InOctets, OutOctets: &c.own.OutOctets, InFrames: &c.own.InFrames, OutFrames: &c.own.OutFrames,
-	}
-}
 
 // CountConnection counts a connection of another object model that is made: by Connect if
 // it is ours, else by Accept.

@@ -6,7 +6,7 @@
 // instance of it, an Adapter, and makes there protection domains, memory regions,
 // completion queues, queue pairs, listeners and connectors, and exchanges data
 // with Send, Receive, Read and Write. Names are NDKPI's without the Ndk prefix,
-// and so are the manners: what takes time returns StatusPending and calls back;
+// and so is the behaviour: what takes time returns StatusPending and calls back;
 // nothing else blocks; a Status is the NTSTATUS code and implements error.
 //
 // The package knows objects, memory and statuses. The pure state machines of rc (a
@@ -200,7 +200,7 @@
 //   - T48: Flush on a connected queue pair is the end of its use: what the peer was
 //     sent cannot be called back.
 //   - T54: a peer that does not answer at all is waited for 30 s; one that asks for
-//     patience, as ours does for a slow consumer, or whose answer may be queued behind what
+//     more time, as ours does for a slow consumer, or whose answer may be queued behind what
 //     comes from its address for other connections, 90 s: NDSPI wants long times.
 //   - T55: the flushed requests are on their CQs before Disconnect completes.
 //   - T57: requests may be posted when CompleteConnect or Accept has completed.

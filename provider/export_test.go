@@ -93,10 +93,7 @@ func (srq *SRQ) Take() bool { return srqReceives{srq}.Take(&rc.Receive{}) }
 func (a *Adapter) Queues() int { return len(a.cqs.snapshot()) + len(a.srqs.snapshot()) }
 
 // FailQueues has every CQ and SRQ of the instance fail as when the device does.
-func (a *Adapter) FailQueues() {
-	a.eachCQ((*CQ).Fail)
-	a.eachSRQ((*SRQ).Fail)
-}
+func (a *Adapter) FailQueues() { a.fail() }
 
 // Tokens counts the tokens of regions and windows that are given out.
 func (m *Miniport) Tokens() int { return m.regions.InUse() }

@@ -100,20 +100,6 @@ func (qp *QP) fail() {
 	qp.progress()
 }
 
-// eachCQ calls f for every CQ of the instance that is open.
-func (a *Adapter) eachCQ(f func(*CQ)) {
-	for _, cq := range a.cqs.snapshot() {
-		f(cq)
-	}
-}
-
-// eachSRQ calls f for every SRQ of the instance that is open.
-func (a *Adapter) eachSRQ(f func(*SRQ)) {
-	for _, srq := range a.srqs.snapshot() {
-		f(srq)
-	}
-}
-
 // An objectSet is the open objects of one kind.
 type objectSet[T comparable] struct {
 	mu      sync.Mutex   // guards what follows

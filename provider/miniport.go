@@ -122,10 +122,11 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 		cfg.Share = &sharing.Config{Ledger: sharing.NewPrivate()}
 	}
 	ledger := cfg.Share.Ledger
+	own := ledger.Counters()
 	m := &Miniport{
 		clock: cfg.Clock, info: cfg.Info, capabilities: cfg.Capabilities,
 		configuration: configuration, ledger: ledger, pend: cfg.Pend, rand: cfg.Rand, qpError: cfg.QPError,
-		counters: counters{ledger.Counters()}, reorder: reorderBuffer{ledger, cfg.ReorderBuffer},
+		counters: counters{own}, reorder: reorderBuffer{ledger, cfg.ReorderBuffer},
 		receiveBuffer: newReceiveBuffer(cfg.ReceiveBuffer, cfg.Carrier),
 		paths: paths{
 			carrier: cfg.Carrier, frameSize: int(configuration.NetworkDirectRoCEFrameSize),
@@ -143,7 +144,7 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 	firstPort := gsi.AnyPort(cfg.Rand)
 	m.transport = transport.New(transport.Config{
 		Carrier: cfg.Carrier, Clock: cfg.Clock, Rand: cfg.Rand, Share: uint32(ledger.Own), Credit: int(m.receiveBuffer.Granted),
-		Traffic:   m.counters.traffic(),
+		Traffic:   transport.Traffic{InOctets: &own.InOctets, OutOctets: &own.OutOctets, InFrames: &own.InFrames, OutFrames: &own.OutFrames},
 		Datagrams: func(packets []roce.Received) { m.manager.Receive(packets) },
 	})
 	guid := cfg.GUID

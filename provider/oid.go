@@ -3,6 +3,7 @@ package provider
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 )
 
 // An OID names what NDIS asks of a device or tells it (ndkpi.md 4.14).
@@ -83,20 +84,12 @@ func appendListHeader(b []byte, count, entrySize int) []byte {
 	return append(b, boolean(false), 0, 0, 0)
 }
 
-// appendConnections appends an NDIS_NDK_CONNECTIONS of those that are active.
+// appendConnections appends an NDIS_NDK_CONNECTIONS of those that are active. It changes entries.
 func appendConnections(b []byte, entries []ConnectionEntry) []byte {
-	count := 0
-	for i := range entries {
-		if entries[i].active() {
-			count++
-		}
-	}
-	b = appendListHeader(b, count, connectionEntrySize)
+	entries = slices.DeleteFunc(entries, func(e ConnectionEntry) bool { return !e.active() })
+	b = appendListHeader(b, len(entries), connectionEntrySize)
 	for i := range entries {
 		e := &entries[i]
-		if !e.active() {
-			continue
-		}
 		b = appendSockaddrInet(b, e.Local)
 		b = appendSockaddrInet(b, e.Remote)
 		b = append(b, boolean(e.UserModeOwner), 0, 0, 0)

@@ -20,20 +20,16 @@ func (s *Server) TransportCounters(ctx context.Context) map[string]uint64 {
 	ctx, cancel := context.WithTimeout(ctx, s.answering)
 	defer cancel()
 	var asking sync.WaitGroup
-	for i := range s.holders {
-		if h := s.holders[i].Load(); h != nil {
-			asking.Go(func() { h.askCounters(ctx) })
-		}
+	for h := range s.current() {
+		asking.Go(func() { h.askCounters(ctx) })
 	}
 	asking.Wait()
 	sum := s.device.TransportCounters()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	add(sum, s.past)
-	for i := range s.holders {
-		if h := s.holders[i].Load(); h != nil {
-			add(sum, h.counted)
-		}
+	for h := range s.current() {
+		add(sum, h.counted)
 	}
 	return sum
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -47,6 +48,17 @@ func (h *holder) requests() *control.Mux {
 		return h.endForViolation(r.Conn, h.reportQPErrors(list))
 	})
 	return &mux
+}
+
+// current returns the processes that have a share.
+func (s *Server) current() iter.Seq[*holder] {
+	return func(yield func(*holder) bool) {
+		for i := range s.holders {
+			if h := s.holders[i].Load(); h != nil && !yield(h) {
+				return
+			}
+		}
+	}
 }
 
 // begin makes h the holder of a share.

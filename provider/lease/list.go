@@ -14,10 +14,8 @@ import (
 // in user mode and have a PID, in the owner's PID namespace (0: outside of it).
 func (s *Server) Connections() []provider.ConnectionEntry {
 	entries := s.device.Connections()
-	for i := range s.holders {
-		if h := s.holders[i].Load(); h != nil {
-			entries = append(entries, h.entries()...)
-		}
+	for h := range s.current() {
+		entries = append(entries, h.entries()...)
 	}
 	slices.SortStableFunc(entries, func(a, b provider.ConnectionEntry) int {
 		return cmp.Or(a.Local.Compare(b.Local), a.Remote.Compare(b.Remote), cmp.Compare(a.QPN, b.QPN))

@@ -35,15 +35,13 @@ func (s *Server) QueuePairs(ctx context.Context) []HeldQueuePair {
 	var asking sync.WaitGroup
 	var mu sync.Mutex // guards all
 	var all []HeldQueuePair
-	for i := range s.holders {
-		if h := s.holders[i].Load(); h != nil {
-			asking.Go(func() {
-				pairs := h.askQueuePairs(ctx)
-				mu.Lock()
-				defer mu.Unlock()
-				all = append(all, pairs...)
-			})
-		}
+	for h := range s.current() {
+		asking.Go(func() {
+			pairs := h.askQueuePairs(ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, pairs...)
+		})
 	}
 	asking.Wait()
 	slices.SortFunc(all, func(a, b HeldQueuePair) int {

@@ -241,10 +241,8 @@ func (s *Server) setState(e provider.NetEvent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state = state{true, e.Code == provider.NetEventNDKEnable, s.device.Failed()}
-	for i := range s.holders {
-		if h := s.holders[i].Load(); h != nil {
-			h.setState(s.state)
-		}
+	for h := range s.current() {
+		h.setState(s.state)
 	}
 }
 

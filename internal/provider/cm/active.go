@@ -109,7 +109,7 @@ func (e *Endpoint) CompleteConnect(now time.Duration, id ID) error {
 	return nil
 }
 
-// handleREP takes the peer's consent.
+// handleREP takes a REP: the peer accepts.
 func (e *Endpoint) handleREP(now time.Duration, from path, b []byte) {
 	var p mad.REP
 	if p.Decode(b) != nil {

@@ -122,7 +122,7 @@ type Config struct {
 	// person's patience.
 	Timeout time.Duration
 	// EstablishTimeout is the longest wait for the answer to a REQ or REP when the
-	// peer asks for patience (MRA), or while Heard says that the answer may be on its way.
+	// peer asks for more time (MRA), or while Heard says that the answer may be on its way.
 	// Default 90 s: above the 69 s that Linux asks for at once.
 	EstablishTimeout time.Duration
 	// Heard is when packets of connections last came from an address, and whether the answer

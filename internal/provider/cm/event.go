@@ -12,7 +12,7 @@ type Event interface {
 	Of() ID // the connection
 }
 
-// A ConnectRequest is a peer's wish to connect to a service of ours. It stays
+// A ConnectRequest is a peer's request to connect to a service of ours. It stays
 // valid until Accept, Reject, Abandon or AcceptFailed.
 type ConnectRequest struct {
 	ID            ID
@@ -99,7 +99,7 @@ type DisconnectDone struct {
 	TimedOut bool
 }
 
-// A LookUpRequest is a peer's question for the queue pair of a datagram service of ours. It stays valid
+// A LookUpRequest is a peer's request for the queue pair of a datagram service of ours. It stays valid
 // until AnswerLookUp, Abandon or TimewaitOver.
 type LookUpRequest struct {
 	ID            ID

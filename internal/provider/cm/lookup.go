@@ -79,7 +79,7 @@ func (c *connection) answer(now time.Duration, a *LookUpAnswer) {
 	c.transmit()
 }
 
-// handleSIDRREQ takes a peer's question. Repeated, it is left to the consumer's answer, or that is repeated.
+// handleSIDRREQ takes a peer's look-up. A duplicate is answered again, unless the consumer has yet to answer.
 func (e *Endpoint) handleSIDRREQ(now time.Duration, from path, b []byte) {
 	var q mad.SIDRREQ
 	if q.Decode(b) != nil {

@@ -74,7 +74,7 @@ func (c *connection) establish() {
 	c.emit(Established{ID: c.id})
 }
 
-// handleREQ takes a peer's wish to connect.
+// handleREQ takes a peer's request to connect.
 func (e *Endpoint) handleREQ(now time.Duration, from path, b []byte) {
 	var q mad.REQ
 	if q.Decode(b) != nil {
@@ -214,7 +214,7 @@ func (config *Config) rejectionOfREQ(to path, q *mad.REQ, reason mad.Reason) *ma
 	return m
 }
 
-// handleRTU takes the news that the peer uses the connection.
+// handleRTU takes an RTU: the peer uses the connection.
 func (e *Endpoint) handleRTU(now time.Duration, from path, b []byte) {
 	var m mad.RTU
 	if m.Decode(b) != nil {

@@ -33,8 +33,8 @@ type State uint8
 // The states.
 const (
 	Requesting    = State(requestSent)     // active: the peer has not answered
-	ReplyReceived = State(replyReceived)   // active: the peer has accepted, the consumer thinks
-	Requested     = State(requestReceived) // passive: the consumer thinks
+	ReplyReceived = State(replyReceived)   // active: the peer has accepted, the consumer has yet to complete
+	Requested     = State(requestReceived) // passive: the consumer has yet to answer
 	Accepting     = State(replySent)       // passive: the peer has not confirmed
 	Connected     = State(established)
 	Disconnecting = State(disconnecting) // the peer has not confirmed
@@ -64,7 +64,7 @@ type Record struct {
 	Local, Remote netip.AddrPort // the ports are rdma_cm's; 0 if unmanaged
 	QPN           uint32         // ours; 0 before Accept
 	TransactionID uint64
-	Silenced      bool // the peer was asked for patience (MRA)
+	Silenced      bool // the peer was sent an MRA
 	// The peer's, 0 while they are not known.
 	PeerGUID uint64
 	PeerID   uint32

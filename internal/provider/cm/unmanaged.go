@@ -15,7 +15,7 @@ type Unmanaged struct {
 	AckTimeout    mad.Timeout // has its end followed by a timewait as any other's
 }
 
-// Enter puts a connection on the books that is established already, so that it is
+// Enter adds a connection that is established already, so that it is
 // listed, ended and, when its process dies, forgotten as all others. There are no
 // messages about it: Disconnect is done at once, and what peers say of the ID is
 // ignored, since nobody was told of it. It makes no event.

@@ -13,7 +13,7 @@ import (
 )
 
 // Max bounds the processes that share a device, its owner included.
-const Max = 64
+const Max = cm.MaxShares
 
 // A Config is what a device has in common with those of other processes.
 type Config struct {
