@@ -8,10 +8,11 @@ import (
 
 // The states of a node.
 const (
-	NodeIsReady    = "ready"
-	NodeIsStarting = "starting"
-	NodeIsDown     = "down"
-	NodeIsPaused   = "paused"
+	NodeIsReady        = "ready"
+	NodeIsStarting     = "starting"
+	NodeIsDown         = "down"
+	NodeIsPaused       = "paused"
+	NodeIsUnresponsive = "unresponsive" // its agent does not answer, as a report has it
 )
 
 // A NodeStatus is the state of a node, as far as the lab knows without asking its agent.

@@ -70,11 +70,11 @@ func (a *nodeAPI) pick(name string) ([]*topology.Node, error) {
 
 // The states of a node.
 const (
-	nodeReady  = report.NodeReady
-	nodeStarts = report.NodeStarting
-	nodeDown   = report.NodeDown
-	nodePaused = report.NodePaused
-	nodeMute   = report.NodeUnresponsive
+	nodeReady  = core.NodeIsReady
+	nodeStarts = core.NodeIsStarting
+	nodeDown   = core.NodeIsDown
+	nodePaused = core.NodeIsPaused
+	nodeMute   = core.NodeIsUnresponsive
 )
 
 // nodeState returns the state of a host or router, as far as it is known without asking it.

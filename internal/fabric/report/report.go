@@ -60,20 +60,11 @@ type Run struct {
 // A NodeState is a node's name and state.
 type NodeState struct {
 	Name   string `json:"name"`
-	State  string `json:"state"`
+	State  string `json:"state"`            // core.NodeIsReady ...
 	Reason string `json:"reason,omitempty"` // why it is not ready
 }
 
-// The states of nodes.
-const (
-	NodeReady        = "ready"
-	NodeStarting     = "starting" // as the lab does, which waits for the node
-	NodeDown         = "down"
-	NodePaused       = "paused"
-	NodeUnresponsive = "unresponsive" // its agent does not answer
-)
-
-// InWords is the state with the reason for it.
+// InWords returns the state with the reason for it.
 func (n NodeState) InWords() string {
 	if n.Reason == "" {
 		return n.State

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/ndklab/ndklab/internal/fabric/core"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/fabric/report/words"
 	"github.com/ndklab/ndklab/topology"
@@ -99,7 +100,7 @@ func listed(parts []string) string {
 func states(nodes []report.Node, node string) string {
 	var parts []string
 	for i := range nodes {
-		if n := &nodes[i]; n.State != report.NodeReady && (node == "" || n.Name == node) {
+		if n := &nodes[i]; n.State != core.NodeIsReady && (node == "" || n.Name == node) {
 			parts = append(parts, fmt.Sprintf("node %s, which is %s", n.Name, n.InWords()))
 		}
 	}

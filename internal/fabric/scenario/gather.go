@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/fabric/core"
 	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/provider"
@@ -127,7 +128,7 @@ func (p *Play) conclude() {
 		if used, ok := p.left[n.Name]; ok {
 			n.InUse = &used
 		}
-		if n.State != report.NodeReady && !p.meant[n.Name] {
+		if n.State != core.NodeIsReady && !p.meant[n.Name] {
 			p.problem("node %s is %s", n.Name, n.InWords())
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/ndklab/ndklab/internal/fabric/core"
 	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/provider"
@@ -115,7 +116,7 @@ func TestLeftovers(t *testing.T) {
 // What nobody has told is not nothing left over.
 func TestLeftoversUntold(t *testing.T) {
 	topo := &topology.Topology{Checks: []topology.Check{{Left: true, Bounds: []topology.Bound{{Metric: topology.Leftovers, Relation: "==", Value: 0}}}}}
-	r := &report.Run{Nodes: []report.Node{{NodeState: report.NodeState{Name: "n0", State: report.NodePaused}}}}
+	r := &report.Run{Nodes: []report.Node{{NodeState: report.NodeState{Name: "n0", State: core.NodeIsPaused}}}}
 	if got := judge(topo, r, nil)[0]; got.Passed || got.Got != "all nodes did not tell" || got.Where != "node n0, which is paused" {
 		t.Errorf("%+v", got)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/fabric/core"
 	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/node/adapter"
@@ -350,7 +351,7 @@ func (s *fakeStage) Nodes(names []string, done func([]report.Node)) {
 	s.AfterFunc(time.Microsecond, func() {
 		var all []report.Node
 		for _, name := range wanted {
-			n := report.Node{NodeState: report.NodeState{Name: name, State: report.NodeReady}, PID: 1000, Kind: "host", Counters: map[string]uint64{}, Transport: map[string]uint64{}}
+			n := report.Node{NodeState: report.NodeState{Name: name, State: core.NodeIsReady}, PID: 1000, Kind: "host", Counters: map[string]uint64{}, Transport: map[string]uint64{}}
 			if s.state[name] != "" {
 				n.State = s.state[name]
 			} else {

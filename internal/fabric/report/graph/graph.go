@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ndklab/ndklab/internal/fabric/core"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -98,7 +99,7 @@ func OfLab(name string, nodes []report.Node, links []report.Link, externals []re
 	g := &Graph{Name: name}
 	for _, n := range nodes {
 		node := Node{Name: n.Name, Kind: Kind(n.Kind), Addresses: n.Addresses}
-		if n.State != report.NodeReady {
+		if n.State != core.NodeIsReady {
 			node.Trouble, node.Reason = n.State, n.Reason
 		}
 		g.Nodes = append(g.Nodes, node)

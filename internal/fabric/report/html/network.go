@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ndklab/ndklab/internal/fabric/core"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/fabric/report/words"
 )
@@ -116,7 +117,7 @@ func (s *sheet) counters() group {
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		state := group{text(bounded(n.InWords(), longText))}
-		if n.State != report.NodeReady {
+		if n.State != core.NodeIsReady {
 			state = group{el("strong", append(group{class("bad"), text("✗ ")}, state...)...)}
 		}
 		t.row(group{id(s.at.node(i))}, cell(text(bounded(n.Name, longName))), cell(text(bounded(n.Kind, longName))), cell(state...),

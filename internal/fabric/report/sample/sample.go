@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/fabric/core"
 	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 )
@@ -40,7 +41,7 @@ func Flap() *report.Run {
 	incast.Flows[2].Errors, incast.Flows[2].Error = 3, "STATUS_IO_TIMEOUT (0xC00000B5): 7 retransmissions of PSN 5023 were not answered"
 	r.Workloads = []report.Workload{bulk, ping, incast}
 	r.Nodes = nodes("a", "b", "c", "d")
-	r.Nodes = append(r.Nodes, report.Node{NodeState: report.NodeState{Name: "sw", State: report.NodeReady}, Kind: "switch"})
+	r.Nodes = append(r.Nodes, report.Node{NodeState: report.NodeState{Name: "sw", State: core.NodeIsReady}, Kind: "switch"})
 	for i, host := range []string{"a", "b", "c", "d"} {
 		r.Links = append(r.Links, link(host+":eth0", fmt.Sprintf("sw:eth%d", i), host == "c"))
 	}
@@ -146,7 +147,7 @@ func nodes(names ...string) []report.Node {
 	for i, name := range names {
 		n := uint64(i + 1)
 		nodes = append(nodes, report.Node{
-			NodeState: report.NodeState{Name: name, State: report.NodeReady}, Kind: "host", Addresses: []string{fmt.Sprintf("10.0.0.%d/24", n), fmt.Sprintf("fd6e:646b::%d/64", n)},
+			NodeState: report.NodeState{Name: name, State: core.NodeIsReady}, Kind: "host", Addresses: []string{fmt.Sprintf("10.0.0.%d/24", n), fmt.Sprintf("fd6e:646b::%d/64", n)},
 			Counters: map[string]uint64{"Connect": 3 * n, "Accept": 2 * n, "ConnectFailure": n / 3, "ConnectionError": n / 2, "ActiveConnection": 0, "CQError": 0,
 				"RDMAInOctets": n * 700 << 20, "RDMAOutOctets": n * 900 << 20, "RDMAInFrames": n * 176019, "RDMAOutFrames": n * 226311},
 			Transport: map[string]uint64{"packets_sent": n * 226000, "packets_received": n * 176000, "retransmitted": n * 173, "naks_received": n * 131,

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ndklab/ndklab/internal/fabric/core"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/fabric/report/words"
 	"github.com/ndklab/ndklab/internal/node/adapter"
@@ -44,7 +45,7 @@ func WriteAdapters(w io.Writer, nodes []report.NodeAdapter) error {
 // adapterState returns the state of a node's adapter in a few words.
 func adapterState(a *adapter.State, n report.NodeState) string {
 	switch {
-	case n.State != report.NodeReady:
+	case n.State != core.NodeIsReady:
 		return "unknown: the node is " + n.State
 	case n.Reason != "":
 		return "unknown: " + n.Reason

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ndklab/ndklab/internal/fabric/core"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/fabric/report/words"
 	"github.com/ndklab/ndklab/topology"
@@ -71,7 +72,7 @@ func worstNodes(all []report.Node) []report.Node {
 
 // unwell reports whether a node is not ready, or is not healthy.
 func unwell(n *report.Node) bool {
-	return n.State != "" && n.State != report.NodeReady || n.Reason != "" || n.Restarts > 0 || n.Health != nil && n.Health.State == "unhealthy"
+	return n.State != "" && n.State != core.NodeIsReady || n.Reason != "" || n.Restarts > 0 || n.Health != nil && n.Health.State == "unhealthy"
 }
 
 // failureCounters are the counters of NDIS that count what failed.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ndklab/ndklab/internal/fabric/core"
 	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 )
@@ -18,7 +19,7 @@ func many(n int) *report.Run {
 		name := fmt.Sprintf("h%d", i)
 		r.Workloads = append(r.Workloads, report.Workload{Name: fmt.Sprintf("w%d", i), From: name, To: "h0", Operation: "write", Size: 4096,
 			Messages: 100, Bytes: 409600, Gbps: 1 + float64(i), Seconds: 1, Verified: true})
-		r.Nodes = append(r.Nodes, report.Node{NodeState: report.NodeState{Name: name, State: report.NodeReady}, Kind: "host",
+		r.Nodes = append(r.Nodes, report.Node{NodeState: report.NodeState{Name: name, State: core.NodeIsReady}, Kind: "host",
 			Counters: map[string]uint64{"Connect": 1}, Transport: map[string]uint64{"packets_sent": 10}})
 		r.Links = append(r.Links, report.Link{Endpoints: [2]string{name + ":eth0", fmt.Sprintf("sw:eth%d", i)}, Engine: "linkem", State: "up"})
 		r.Checks = append(r.Checks, report.Check{Name: fmt.Sprintf("w%d errors", i), Passed: true, Expected: "0", Got: "0"})
@@ -77,7 +78,7 @@ func TestBriefOfMany(t *testing.T) {
 
 	r.Passed = false
 	r.Workloads[40].Errors, r.Workloads[40].Error = 2, "the peer did not answer"
-	r.Nodes[41].State, r.Nodes[41].Reason = report.NodeDown, "it was killed"
+	r.Nodes[41].State, r.Nodes[41].Reason = core.NodeIsDown, "it was killed"
 	r.Links[42].Directions[1].Lost = 7
 	r.Checks[43].Passed, r.Checks[43].Got = false, "2"
 	r.Problems = []string{"one", "two", "three", "four", "five", "six", "seven"}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/ndklab/ndklab/internal/fabric/core"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/fabric/report/words"
 )
@@ -59,7 +60,7 @@ func (p *page) trouble(nodes []report.Node) {
 func (p *page) states(nodes []report.NodeState) {
 	first := true
 	for _, n := range nodes {
-		if n.State == report.NodeReady && n.Reason == "" {
+		if n.State == core.NodeIsReady && n.Reason == "" {
 			continue
 		}
 		if first {

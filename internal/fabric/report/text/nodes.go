@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/ndklab/ndklab/internal/fabric/core"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/fabric/report/words"
 	"github.com/ndklab/ndklab/topology"
@@ -146,7 +147,7 @@ func nodeTrouble(n *report.Node) string {
 
 // condition says what of a node's state is not as it always is.
 func condition(n *report.Node) (parts []string) {
-	if n.State != "" && n.State != report.NodeReady || n.Reason != "" {
+	if n.State != "" && n.State != core.NodeIsReady || n.Reason != "" {
 		state := n.State
 		if n.Reason != "" {
 			state += " (" + n.Reason + ")"
