@@ -8,6 +8,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/fabric/report/text"
+	"github.com/ndklab/ndklab/internal/node/adapter"
 	"github.com/ndklab/ndklab/internal/topology/naming"
 	"github.com/spf13/cobra"
 )
@@ -62,6 +63,6 @@ func connectionsOf(ctx context.Context, l *lab.Lab, word string) (*report.Connec
 	}
 	chosen, err := among(list.Lab, word, "host", hosts)
 	list.Nodes = slices.DeleteFunc(list.Nodes, func(n report.NodeState) bool { return !slices.Contains(chosen, n.Name) })
-	list.Connections = slices.DeleteFunc(list.Connections, func(c report.Connection) bool { return !slices.Contains(chosen, c.Node) })
+	list.Connections = slices.DeleteFunc(list.Connections, func(c adapter.Connection) bool { return !slices.Contains(chosen, c.Node) })
 	return list, err
 }

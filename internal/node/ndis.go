@@ -22,38 +22,8 @@ import (
 // The requests about the adapter.
 var (
 	methodAdapter     = control.NewMethod[control.None, *adapter.State]("adapter") // nil in a node without one
-	methodConnections = control.NewMethod[control.None, []Connection]("connections")
+	methodConnections = control.NewMethod[control.None, []adapter.Connection]("connections")
 	methodSetState    = control.NewMethod[bool, StateChange]("set-state") // whether to enable
-)
-
-// A Connection is an entry of the adapter's connections, listeners and shared
-// endpoints.
-type Connection struct {
-	Kind      ConnectionKind
-	Interface string // by which the local address is had, and its index in the node
-	Index     int
-	Local     netip.AddrPort
-	Remote    netip.AddrPort // of a connection
-	UserMode  bool           // it is another process's than the agent's
-	PID       int            // of that process, in the lab's PID namespace
-	Process   string         // its name
-	State     string         // of a connection
-	Transport string         // of a queue pair of verbs: RC, UC or UD
-	QPN       uint32         // 0 while not known
-	RemoteQPN uint32
-	// Sent and Received are packets, of a queue pair of verbs.
-	Sent, Received uint64
-}
-
-// A ConnectionKind is what a Connection is, as netstat -x has it on Windows.
-type ConnectionKind string
-
-// The kinds.
-const (
-	ActiveConnection ConnectionKind = "Connection"
-	Listener         ConnectionKind = "Listener"
-	SharedEndpoint   ConnectionKind = "SharedEndpoint"
-	QueuePair        ConnectionKind = "QueuePair" // of verbs, that connection management did not connect
 )
 
 // A StateChange is what enabling or disabling a node's adapter has done.
@@ -74,7 +44,7 @@ func (a *Agent) Adapter(ctx context.Context) (*adapter.State, error) {
 // Connections lists the adapter's connections, those being made and ended
 // included, and then its listeners and shared endpoints, each in the order of
 // their addresses.
-func (a *Agent) Connections(ctx context.Context) ([]Connection, error) {
+func (a *Agent) Connections(ctx context.Context) ([]adapter.Connection, error) {
 	return call(ctx, &a.client, methodConnections, nil)
 }
 
@@ -107,8 +77,8 @@ func (a *agent) describe(context.Context, *control.Request, control.None) (*adap
 
 var errNoAdapter = control.Errorf(control.Usage, "the node has no adapter: it has no address")
 
-func (a *agent) connections(ctx context.Context, _ *control.Request, _ control.None) ([]Connection, error) {
-	list := []Connection{}
+func (a *agent) connections(ctx context.Context, _ *control.Request, _ control.None) ([]adapter.Connection, error) {
+	list := []adapter.Connection{}
 	s := a.sharedAdapter()
 	if s == nil {
 		return list, nil
@@ -116,43 +86,49 @@ func (a *agent) connections(ctx context.Context, _ *control.Request, _ control.N
 	interfaces := interfacesByAddress()
 	pairs := s.QueuePairs(ctx)
 	for _, c := range s.Connections() {
-		i := interfaces[c.Local.Addr()]
-		n := Connection{
-			Kind: ActiveConnection, Interface: i.Name, Index: i.Index, Local: c.Local, Remote: c.Remote,
-			UserMode: c.UserModeOwner, PID: a.pidOutside(c.OwnerPID), Process: processOf(c.OwnerPID), State: c.State, QPN: c.QPN, RemoteQPN: c.RemoteQPN,
-		}
+		n := a.entry(adapter.ActiveConnection, interfaces[c.Local.Addr()], c.UserModeOwner, c.OwnerPID)
+		n.Local, n.Remote, n.State, n.QPN, n.RemoteQPN = text(c.Local), text(c.Remote), c.State, c.QPN, c.RemoteQPN
 		if of := slices.IndexFunc(pairs, func(p lease.HeldQueuePair) bool { return c.UserModeOwner && p.Number == c.QPN }); of >= 0 {
 			n.Transport, n.Sent, n.Received = pairs[of].Transport, pairs[of].Sent, pairs[of].Received
 			pairs = slices.Delete(pairs, of, of+1)
 		}
 		list = append(list, n)
 	}
-	for i := range pairs {
-		list = append(list, a.queuePair(&pairs[i], interfaces))
+	for _, p := range pairs {
+		n := a.entry(adapter.QueuePair, interfaces[p.Local], true, p.OwnerPID)
+		n.State, n.Transport, n.QPN, n.RemoteQPN, n.Sent, n.Received = p.State, p.Transport, p.Number, p.PeerNumber, p.Sent, p.Received
+		if p.Remote.IsValid() {
+			n.Local, n.Remote = netip.AddrPortFrom(p.Local, 0).String(), netip.AddrPortFrom(p.Remote, 0).String()
+		}
+		list = append(list, n)
 	}
 	for _, e := range s.LocalEndpoints() {
-		i := interfaces[e.Local.Addr()]
-		kind := SharedEndpoint
+		kind := adapter.SharedEndpoint
 		if e.Listener {
-			kind = Listener
+			kind = adapter.Listener
 		}
-		list = append(list, Connection{
-			Kind: kind, Interface: i.Name, Index: i.Index, Local: e.Local, UserMode: e.UserModeOwner, PID: a.pidOutside(e.OwnerPID), Process: processOf(e.OwnerPID),
-		})
+		n := a.entry(kind, interfaces[e.Local.Addr()], e.UserModeOwner, e.OwnerPID)
+		n.Local = text(e.Local)
+		list = append(list, n)
 	}
 	return list, nil
 }
 
-func (a *agent) queuePair(p *lease.HeldQueuePair, interfaces map[netip.Addr]net.Interface) Connection {
-	i := interfaces[p.Local]
-	c := Connection{
-		Kind: QueuePair, Interface: i.Name, Index: i.Index, UserMode: true, PID: a.pidOutside(p.OwnerPID), Process: processOf(p.OwnerPID),
-		State: p.State, Transport: p.Transport, QPN: p.Number, RemoteQPN: p.PeerNumber, Sent: p.Sent, Received: p.Received,
-	}
-	if p.Remote.IsValid() {
-		c.Local, c.Remote = netip.AddrPortFrom(p.Local, 0), netip.AddrPortFrom(p.Remote, 0)
+// entry returns an entry with its type, interface and owner.
+func (a *agent) entry(kind string, i net.Interface, userMode bool, pid uint32) adapter.Connection {
+	c := adapter.Connection{Type: kind, Mode: "Kernel", Interface: i.Name, IfIndex: i.Index}
+	if userMode {
+		c.Mode, c.PID, c.Process = "User", a.pidOutside(pid), processOf(pid)
 	}
 	return c
+}
+
+// text returns an address for people; "" if there is none.
+func text(a netip.AddrPort) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
 }
 
 // processOf returns the name of a node's process; "" of one that has ended or is outside of it.

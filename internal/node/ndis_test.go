@@ -64,7 +64,7 @@ func TestConnections(t *testing.T) {
 	go func() { _, _ = a.Workloads.Run(t.Context(), spec, at.Addr(), at) }() // which the test's end interrupts
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	var got []Connection
+	var got []adapter.Connection
 	for len(got) < 3 || got[0].State != "established" || got[1].State != "established" {
 		var err error
 		if got, err = a.Connections(ctx); err != nil {
@@ -72,15 +72,15 @@ func TestConnections(t *testing.T) {
 		}
 	}
 	active, passive, listener := got[0], got[1], got[2]
-	if active.Local == at {
+	if active.Local == at.String() {
 		active, passive = passive, active
 	}
-	if active.Local != passive.Remote || active.Remote != at || passive.Local != at || active.Kind != ActiveConnection ||
+	if active.Local != passive.Remote || active.Remote != at.String() || passive.Local != at.String() || active.Type != adapter.ActiveConnection ||
 		active.QPN == 0 || active.QPN != passive.RemoteQPN || passive.QPN == 0 || passive.QPN != active.RemoteQPN {
 		t.Errorf("the ends do not match: %+v, %+v", active, passive)
 	}
-	want := Connection{Kind: Listener, Interface: "lo", Index: 1, Local: at}
-	if listener != want || active.Interface != "lo" || active.Index != 1 {
+	want := adapter.Connection{Mode: "Kernel", Type: adapter.Listener, Interface: "lo", IfIndex: 1, Local: at.String()}
+	if listener != want || active.Interface != "lo" || active.IfIndex != 1 {
 		t.Errorf("listener %+v, want %+v", listener, want)
 	}
 }

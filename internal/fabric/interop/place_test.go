@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/node"
+	"github.com/ndklab/ndklab/internal/node/adapter"
 )
 
 // A place is where an end of an exchange runs: the node, over ndklab's libraries, or the guest, over rdma-core's and
@@ -135,7 +135,7 @@ func (s *setting) hasListener(port uint16) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	all, err := s.lab.Nodes.Connections(ctx, "us")
-	return err == nil && slices.ContainsFunc(all.Connections, func(c report.Connection) bool {
+	return err == nil && slices.ContainsFunc(all.Connections, func(c adapter.Connection) bool {
 		return c.Type == "Listener" && strings.HasSuffix(c.Local, fmt.Sprintf(":%d", port))
 	})
 }

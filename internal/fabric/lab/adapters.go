@@ -6,6 +6,7 @@ import (
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/node"
+	"github.com/ndklab/ndklab/internal/node/adapter"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -63,38 +64,29 @@ func (a *nodeAPI) adapters(ctx context.Context, nodes []*topology.Node) []report
 // connections answers methodConnections: node by node, in the order of the
 // topology.
 func (a *nodeAPI) connections(ctx context.Context, nodes []*topology.Node) *report.Connections {
-	found := make([][]node.Connection, len(nodes))
-	r := &report.Connections{Lab: a.lab, Connections: []report.Connection{}}
+	found := make([][]adapter.Connection, len(nodes))
+	r := &report.Connections{Lab: a.lab, Connections: []adapter.Connection{}}
 	r.Nodes = a.askNodes(ctx, nodes, func(ctx context.Context, i int, agent *node.Agent) (err error) {
 		found[i], err = agent.Connections(ctx)
 		return err
 	})
 	for i, n := range nodes {
 		for _, c := range found[i] {
-			r.Connections = append(r.Connections, a.connection(n.Name, &c))
+			a.complete(n.Name, &c)
+			r.Connections = append(r.Connections, c)
 		}
 	}
 	return r
 }
 
-// connection is a connection in a report.
-func (a *nodeAPI) connection(nodeName string, c *node.Connection) report.Connection {
-	r := report.Connection{
-		Node: nodeName, Mode: "Kernel", Interface: c.Interface, IfIndex: c.Index, Type: string(c.Kind), Local: c.Local.String(),
-		State: c.State, Transport: c.Transport, QPN: c.QPN, RemoteQPN: c.RemoteQPN, Sent: c.Sent, Received: c.Received,
+// complete adds what an agent does not know of a connection: the node's name, and the
+// process id on the host.
+func (a *nodeAPI) complete(nodeName string, c *adapter.Connection) {
+	c.Node = nodeName
+	if c.Mode == "User" {
+		// The process may have ended meanwhile.
+		c.PID, _ = node.PIDIn(a.nodes.hostProc, c.PID)
 	}
-	if !c.Local.IsValid() { // of a queue pair that is not connected
-		r.Local = ""
-	}
-	if c.Remote.IsValid() {
-		r.Remote = c.Remote.String()
-	}
-	if c.UserMode {
-		r.Mode, r.Process = "User", c.Process
-		// It may have ended meanwhile.
-		r.PID, _ = node.PIDIn(a.nodes.hostProc, c.PID)
-	}
-	return r
 }
 
 // enable answers methodEnable.

@@ -17,6 +17,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/node"
+	"github.com/ndklab/ndklab/internal/node/adapter"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -136,20 +137,20 @@ workloads:
 	if diff := cmp.Diff(ready("client", "server"), list.Nodes); diff != "" || list.Lab != lab {
 		t.Errorf("lab %s, nodes -want +got:\n%s", list.Lab, diff)
 	}
-	client := report.Connection{Node: "client", Mode: "Kernel", Interface: "eth0", IfIndex: 2, Type: "Connection",
+	client := adapter.Connection{Node: "client", Mode: "Kernel", Interface: "eth0", IfIndex: 2, Type: "Connection",
 		Local: list.Connections[0].Local, Remote: "10.0.0.2:18515", State: "established",
 		QPN: list.Connections[0].QPN, RemoteQPN: list.Connections[1].QPN}
 	server := client
 	server.Node, server.Local, server.Remote, server.QPN, server.RemoteQPN = "server", client.Remote, client.Local, client.RemoteQPN, client.QPN
-	listener := report.Connection{Node: "server", Mode: "Kernel", Interface: "eth0", IfIndex: 2, Type: "Listener", Local: server.Local}
-	if diff := cmp.Diff([]report.Connection{client, server, listener}, list.Connections); diff != "" || !strings.HasPrefix(client.Local, "10.0.0.1:") || client.QPN == 0 {
+	listener := adapter.Connection{Node: "server", Mode: "Kernel", Interface: "eth0", IfIndex: 2, Type: "Listener", Local: server.Local}
+	if diff := cmp.Diff([]adapter.Connection{client, server, listener}, list.Connections); diff != "" || !strings.HasPrefix(client.Local, "10.0.0.1:") || client.QPN == 0 {
 		t.Errorf("connections -want +got:\n%s", diff)
 	}
 	one, err := l.Nodes.Connections(testContext(t), "server")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(&report.Connections{Lab: lab, Nodes: ready("server"), Connections: []report.Connection{server, listener}}, one); diff != "" {
+	if diff := cmp.Diff(&report.Connections{Lab: lab, Nodes: ready("server"), Connections: []adapter.Connection{server, listener}}, one); diff != "" {
 		t.Errorf("of one node -want +got:\n%s", diff)
 	}
 
@@ -282,14 +283,15 @@ func TestUserConnection(t *testing.T) {
 	defer proc.Close()
 	s := newSupervisor("lab")
 	s.nodes.hostProc = proc
-	entry := node.Connection{Kind: node.SharedEndpoint, Interface: "eth0", Index: 2, Local: netip.MustParseAddrPort("[fd00::1]:445"),
-		UserMode: true, PID: os.Getpid()}
-	want := report.Connection{Node: "n", Mode: "User", Interface: "eth0", IfIndex: 2, Type: "SharedEndpoint", Local: "[fd00::1]:445", PID: os.Getpid()}
-	if diff := cmp.Diff(want, s.connection("n", &entry)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
+	entry := adapter.Connection{Mode: "User", Type: adapter.SharedEndpoint, Local: "[fd00::1]:445", PID: os.Getpid()}
+	want := entry
+	want.Node = "n"
+	got := entry
+	if s.complete("n", &got); got != want {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 	entry.PID, want.PID = 1<<30, 0 // beyond what the kernel has
-	if diff := cmp.Diff(want, s.connection("n", &entry)); diff != "" {
-		t.Errorf("one that has ended: -want +got:\n%s", diff)
+	if s.complete("n", &entry); entry != want {
+		t.Errorf("one that has ended: %+v, want %+v", entry, want)
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/ndklab/ndklab/fabric/labtest"
 	"github.com/ndklab/ndklab/internal/fabric/lab"
-	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/internal/node/adapter"
 )
 
 // An end is a command that runs in a node.
@@ -124,7 +124,7 @@ func (e *end) hasListener() error {
 	}
 	defer l.Close()
 	all, err := l.Nodes.Connections(e.lab.Context(), e.node)
-	if err == nil && !slices.ContainsFunc(all.Connections, func(c report.Connection) bool { return c.Type == "Listener" }) {
+	if err == nil && !slices.ContainsFunc(all.Connections, func(c adapter.Connection) bool { return c.Type == "Listener" }) {
 		err = fmt.Errorf("the %s does not listen", e.node)
 	}
 	return err

@@ -48,3 +48,32 @@ func Describe(m *provider.Miniport, interfaces map[netip.Addr]string) *State {
 	}
 	return s
 }
+
+// What a Connection is.
+const (
+	ActiveConnection = "Connection"
+	Listener         = "Listener"
+	SharedEndpoint   = "SharedEndpoint"
+	QueuePair        = "QueuePair" // of verbs, that connection management did not connect
+)
+
+// A Connection is an entry in an adapter's list of connections, listeners and shared
+// endpoints. It has what netstat -xan has on Windows, and more.
+type Connection struct {
+	Node      string `json:"node"`      // "" from an agent
+	Mode      string `json:"mode"`      // Kernel: the node's workloads; User: another process in the node
+	Interface string `json:"interface"` // of the local address
+	IfIndex   int    `json:"if_index"`  // of that, in the node
+	Type      string `json:"type"`      // one of those above
+	Local     string `json:"local"`     // address and port; "" of a queue pair that is not connected
+	Remote    string `json:"remote,omitempty"`
+	PID       int    `json:"pid"`                 // of the process, as the host sees it, from an agent as the supervisor does; 0 in mode Kernel, and of one that has ended
+	Process   string `json:"process,omitempty"`   // its name
+	State     string `json:"state,omitempty"`     // of a connection or queue pair
+	Transport string `json:"transport,omitempty"` // of a queue pair of verbs: RC, UC or UD
+	QPN       uint32 `json:"qpn,omitempty"`
+	RemoteQPN uint32 `json:"remote_qpn,omitempty"`
+	// Sent and Received are packets, of a queue pair of verbs.
+	Sent     uint64 `json:"packets_sent,omitempty"`
+	Received uint64 `json:"packets_received,omitempty"`
+}

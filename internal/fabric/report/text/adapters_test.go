@@ -80,7 +80,7 @@ func connections() *report.Connections {
 	return &report.Connections{
 		Lab:   "pair",
 		Nodes: []report.NodeState{{Name: "client", State: "ready"}, {Name: "server", State: "down", Reason: "its agent was killed by SIGKILL"}},
-		Connections: []report.Connection{
+		Connections: []adapter.Connection{
 			{Node: "client", Mode: "Kernel", Interface: "eth0", IfIndex: 2, Type: "Connection", Local: "10.0.0.1:49152", Remote: "10.0.0.2:18515",
 				State: "established", QPN: 0x24450, RemoteQPN: 0xb530},
 			{Node: "client", Mode: "User", Interface: "eth0", IfIndex: 2, Type: "Connection", Local: "[fd6e:646b:1::1]:49153", Remote: "[fd6e:646b:1::2]:445",

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/fabric/report/words"
+	"github.com/ndklab/ndklab/internal/node/adapter"
 )
 
 // WriteConnections writes connections for people.
@@ -24,13 +25,13 @@ func WriteConnections(w io.Writer, c *report.Connections) error {
 	return p.flush()
 }
 
-func (p *page) connections(list []report.Connection) {
+func (p *page) connections(list []adapter.Connection) {
 	t := table{columns: []column{
 		{title: "node", wraps: true}, {title: "mode"}, {title: "If\nIndex", right: true}, {title: "type"},
 		{title: "local address", wraps: true}, {title: "foreign address", wraps: true}, {title: "PID", right: true},
 		{title: "state"}, {title: "QPN", right: true}, {title: "foreign\nQPN", right: true},
 	}}
-	verbs := slices.ContainsFunc(list, func(c report.Connection) bool { return c.Transport != "" })
+	verbs := slices.ContainsFunc(list, func(c adapter.Connection) bool { return c.Transport != "" })
 	if verbs {
 		t.columns = append(t.columns, column{title: "packets\nsent\nreceived", right: true})
 	}
