@@ -15,7 +15,7 @@ var moreIsBetter = []topology.Metric{
 	topology.Throughput, topology.MessageCount, topology.MessageRate, topology.Connections, topology.ConnectRate, topology.Fairness,
 }
 
-// compare holds the workloads of a run against those of an earlier one.
+// compare compares the workloads of a run with those of an earlier one.
 func compare(t *topology.Topology, r *report.Run) []report.Check {
 	b := t.Baseline
 	base, err := baseOf(b.Content, r.Lab)
@@ -58,7 +58,7 @@ func at(b *topology.Baseline, c report.Check) report.Check {
 	return c
 }
 
-// against holds one metric of a workload against what it was. There is no verdict if it
+// against compares one metric of a workload with what it was. There is no verdict if it
 // was not measured then.
 func against(b *topology.Baseline, m topology.Metric, before, now *report.Workload) (report.Check, bool) {
 	was, known := measured(before, m)

@@ -11,9 +11,9 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// This file is the checks of counters, of what is left over and of programs.
+// This file has the checks of counters, of what is left over and of programs.
 
-// judgeCounter holds a counter against a check.
+// judgeCounter compares a counter with a check.
 func judgeCounter(r *report.Run, c *topology.Check) []report.Check {
 	nodes, name, when := r.Nodes, c.Counter, "at the end"
 	if c.Node != "" {
@@ -57,7 +57,7 @@ func ofNode(node string) string {
 	return "node " + node
 }
 
-// only is the node of that name; all of them for "".
+// only returns the node of that name; all of them for "".
 func only(nodes []report.Node, name string) []report.Node {
 	if name == "" {
 		return nodes
@@ -70,7 +70,7 @@ func only(nodes []report.Node, name string) []report.Node {
 	return nil
 }
 
-// shares says which nodes a sum comes from, if it is one.
+// shares returns which nodes a sum comes from, if it is one.
 func shares(nodes []report.Node, node, counter string) string {
 	if node != "" {
 		return ""
@@ -84,7 +84,7 @@ func shares(nodes []report.Node, node, counter string) string {
 	return listed(parts)
 }
 
-// listed is some of a list in parentheses, behind a sum.
+// listed returns some of a list in parentheses, behind a sum.
 func listed(parts []string) string {
 	const most = 4
 	if len(parts) > most {
@@ -96,7 +96,7 @@ func listed(parts []string) string {
 	return " (" + strings.Join(parts, ", ") + ")"
 }
 
-// states is in what states nodes are that do not answer.
+// states returns the states of nodes that do not answer.
 func states(nodes []report.Node, node string) string {
 	var parts []string
 	for i := range nodes {
@@ -110,7 +110,7 @@ func states(nodes []report.Node, node string) string {
 	return strings.Join(parts, "; ")
 }
 
-// judgeLeft holds what is left over against a check.
+// judgeLeft compares what is left over with a check.
 func judgeLeft(r *report.Run, c *topology.Check) []report.Check {
 	var all []report.Check
 	for _, b := range c.Bounds {
@@ -150,7 +150,7 @@ func judgeLeft(r *report.Run, c *topology.Check) []report.Check {
 	return all
 }
 
-// remains is what is left in a node, in number and in words.
+// remains returns what is left in a node, in number and in words.
 func remains(n *report.Node, m topology.Metric) (sum uint64, text string, known bool) {
 	if m == topology.OpenConnections {
 		sum, known = n.Counters["ActiveConnection"]
@@ -174,8 +174,8 @@ func remains(n *report.Node, m topology.Metric) (sum uint64, text string, known 
 	return sum, n.Name + ": " + strings.Join(kinds, " and "), true
 }
 
-// judgeProgram holds how a program ended, and what it printed, against a check.
-func judgeProgram(lab string, c *topology.Check, v *ran) report.Check {
+// judgeProgram compares how a program ended, and what it printed, with a check.
+func judgeProgram(lab string, c *topology.Check, v *programExit) report.Check {
 	r := report.Check{
 		Name:     fmt.Sprintf("`%s` in %s", words.CommandLine(c.Command), c.Node),
 		Expected: fmt.Sprintf("exit status %d", c.Status),
@@ -203,7 +203,7 @@ func judgeProgram(lab string, c *topology.Check, v *ran) report.Check {
 	return r
 }
 
-// excerpt is the end of what a program has printed.
+// excerpt returns the end of what a program has printed.
 func excerpt(output string) string {
 	const most = 200 // bytes
 	output = strings.TrimSpace(output)

@@ -10,33 +10,32 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// This file is the conditions that events wait for. That a workload has started or ended
-// the play knows at once. Counters and what clients have completed it has to ask for.
-
-// pollInterval is how often that is asked for which an event waits, at most.
-const pollInterval = 20 * time.Millisecond
-
-// changed is called when the state of a workload has.
-func (w *work) changed() {
-	w.checkWaiting(nil)
-	if w.state == ended {
-		w.tellLeft()
-	}
+// conditions are what events of the timeline wait for. That a workload has started or
+// ended the play knows at once. It asks for counters and for what clients have completed.
+type conditions struct {
+	shared
+	workloads *workloads
+	met       func(*entry) // called when an entry's condition holds
+	waiting   []*entry
+	looked    bool // at all of these since nothing has gone on
+	polling   bool // for these
 }
 
-// checkWaiting has the events begin whose conditions hold. nodes are those that were
-// asked for their counters, if any were.
-func (p *Play) checkWaiting(nodes []report.Node) {
-	t := &p.timeline
+// pollInterval is the shortest time between two questions.
+const pollInterval = 20 * time.Millisecond
+
+// check begins the events whose conditions hold. nodes are those that were asked for their
+// counters, if any were.
+func (c *conditions) check(nodes []report.Node) {
 	for again := true; again; { // one that starts a workload may be what another waits for
 		again = false
-		for i, e := range t.waiting {
-			if !p.holds(e, nodes) {
+		for i, e := range c.waiting {
+			if !c.holds(e, nodes) {
 				continue
 			}
-			t.waiting = slices.Delete(slices.Clone(t.waiting), i, i+1)
-			t.looked = false
-			p.cue(e, p.now()+e.event.At)
+			c.waiting = slices.Delete(slices.Clone(c.waiting), i, i+1)
+			c.looked = false
+			c.met(e)
 			again = true
 			break
 		}
@@ -44,26 +43,26 @@ func (p *Play) checkWaiting(nodes []report.Node) {
 }
 
 // holds reports whether the condition of an entry does.
-func (p *Play) holds(e *entry, nodes []report.Node) bool {
-	c := e.event.When
-	if c.Counter != "" {
-		sum, found := report.Sum(only(nodes, c.Node), c.Counter)
+func (c *conditions) holds(e *entry, nodes []report.Node) bool {
+	when := e.event.When
+	if when.Counter != "" {
+		sum, found := report.Sum(only(nodes, when.Node), when.Counter)
 		switch {
 		case found:
 			e.got = fmt.Sprintf("it was %d", sum)
 		case e.got == "":
 			e.got = "no node had told"
 		}
-		return found && c.Bound.Holds(float64(sum))
+		return found && when.Bound.Holds(float64(sum))
 	}
-	w := p.byName[c.Workload]
+	w := c.workloads.byName[when.Workload]
 	if w == nil {
 		e.got = "there was no such workload"
 		return false
 	}
 	messages, _, failed := w.soFar()
-	e.got = []string{resting: "it had not started", due: "it had not started", running: "it was running", ended: "it was done"}[w.state]
-	switch c.State {
+	e.got = []string{unstarted: "it had not started", scheduled: "it had not started", running: "it was running", ended: "it was done"}[w.state]
+	switch when.State {
 	case topology.WorkloadStarted:
 		return w.rounds > 0
 	case topology.WorkloadDone:
@@ -72,23 +71,21 @@ func (p *Play) holds(e *entry, nodes []report.Node) bool {
 		return failed
 	}
 	e.got = fmt.Sprintf("it had completed %d", messages)
-	return w.rounds > 0 && c.Bound.Holds(float64(messages))
+	return w.rounds > 0 && when.Bound.Holds(float64(messages))
 }
 
 // poll asks from time to time for what events wait for, as long as there are such.
-func (p *Play) poll() { p.pollIn(pollInterval) }
-
-func (p *Play) pollIn(d time.Duration) {
-	if p.timeline.polling || !slices.ContainsFunc(p.timeline.waiting, (*entry).asks) {
+func (c *conditions) poll(d time.Duration) {
+	if c.polling || !slices.ContainsFunc(c.waiting, (*entry).asks) {
 		return
 	}
-	p.timeline.polling = true
-	p.aside(d, func() {
-		began := p.clock.Now()
-		p.look(func() {
-			p.timeline.polling = false
+	c.polling = true
+	c.loop.background(d, func() {
+		began := c.loop.clock.Now()
+		c.look(func() {
+			c.polling = false
 			// However many nodes have to be asked, they spend a tenth of the time on that.
-			p.pollIn(max(pollInterval, 10*(p.clock.Now()-began)))
+			c.poll(max(pollInterval, 10*(c.loop.clock.Now()-began)))
 		})
 	})
 }
@@ -100,21 +97,21 @@ func (e *entry) asks() bool {
 }
 
 // look asks for what events wait for. done is called when it is known.
-func (p *Play) look(done func()) {
+func (c *conditions) look(done func()) {
 	var names []string
 	all, ask := false, false
-	works := map[*work]bool{}
-	for _, e := range p.timeline.waiting {
-		switch c := e.event.When; {
-		case c.Counter == "" && e.asks() && p.byName[c.Workload] != nil:
-			works[p.byName[c.Workload]] = true
-		case c.Counter == "":
-		case c.Node == "":
+	works := map[*workloadRun]bool{}
+	for _, e := range c.waiting {
+		switch when := e.event.When; {
+		case when.Counter == "" && e.asks() && c.workloads.byName[when.Workload] != nil:
+			works[c.workloads.byName[when.Workload]] = true
+		case when.Counter == "":
+		case when.Node == "":
 			all, ask = true, true
 		default:
 			ask = true
-			if !slices.Contains(names, c.Node) {
-				names = append(names, c.Node)
+			if !slices.Contains(names, when.Node) {
+				names = append(names, when.Node)
 			}
 		}
 	}
@@ -124,39 +121,38 @@ func (p *Play) look(done func()) {
 	left := 1
 	var nodes []report.Node
 	answered := func() {
-		if left--; left > 0 || p.then == nil {
+		if left--; left > 0 || c.loop.next == nil {
 			return
 		}
-		p.checkWaiting(nodes)
+		c.check(nodes)
 		done()
 	}
 	if ask {
 		left++
-		p.stage.Nodes(names, func(n []report.Node) {
-			p.enter(func() {
+		c.stage.Nodes(names, func(n []report.Node) {
+			c.loop.enter(func() {
 				nodes = n
 				answered()
 			})
 		})
 	}
-	p.askProgress(works, answered)
+	c.workloads.askProgress(works, answered)
 }
 
-// lookAgain looks for a last time whether a condition holds when nothing else goes on
-// any more. It is false if it has done so and none does.
-func (p *Play) lookAgain() bool {
-	t := &p.timeline
-	if t.looked || len(t.waiting) == 0 {
+// lookAgain looks for a last time whether a condition holds when nothing else goes on. It
+// is false if it has done so and none does.
+func (c *conditions) lookAgain() bool {
+	if c.looked || len(c.waiting) == 0 {
 		return false
 	}
-	t.looked = true
-	p.pending++
-	p.look(func() { p.pending-- })
-	return p.pending > 0
+	c.looked = true
+	c.loop.pending++
+	c.look(func() { c.loop.pending-- })
+	return c.loop.pending > 0
 }
 
-// trigger is what an event waits for, for people.
-func trigger(c *topology.Trigger) string {
+// describeTrigger returns what an event waits for, for people.
+func describeTrigger(c *topology.Trigger) string {
 	switch {
 	case c.State != "":
 		return fmt.Sprintf("workload %s to be %s", c.Workload, c.State)
@@ -168,7 +164,7 @@ func trigger(c *topology.Trigger) string {
 	return fmt.Sprintf("counter %s of all nodes to be %s", c.Counter, bound(c.Bound))
 }
 
-// bound is a bound as its file has it.
+// bound returns a bound as its file has it.
 func bound(b topology.Bound) string {
 	if b.Text != "" {
 		return b.Text

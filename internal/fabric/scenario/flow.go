@@ -8,14 +8,14 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// This file is the way of a flow through a round: it is served, its client runs, its
-// server ends and says what it has found.
+// This file takes a flow through a round: its server listens, its client runs, its server
+// ends and says what it has found.
 
 // serve has the flow's server listen. A client that waits for that runs then.
 func (f *flow) serve() {
-	f.serving = asked
-	callback := f.awaited()
-	f.stage.Serve(f.to, f.toSpec(), f.at, func(err error) {
+	f.serving = answerPending
+	callback := f.loop.awaited()
+	f.stage.Serve(f.to, f.workloadSpec(), f.at, func(err error) {
 		callback(func() {
 			f.serving = served
 			if err != nil {
@@ -40,34 +40,34 @@ func (f *flow) answered(err error) {
 	case err != nil:
 		f.wanted = false
 		f.failed(err)
-		f.over()
+		f.endOne()
 	default:
 		f.run()
 	}
 }
 
-func (f *flow) toSpec() workload.Spec {
+func (f *flow) workloadSpec() workload.Spec {
 	return workload.NewSpec(f.spec, f.index, f.topo.SeedOf("workload "+f.spec.Name))
 }
 
 // run runs the flow's client.
 func (f *flow) run() {
 	f.wanted = false
-	if f.interrupted || f.stopped {
+	if f.loop.interrupted || f.stopped {
 		f.unserve()
 		return
 	}
-	f.client, f.began = true, f.now()
-	callback := f.awaited()
-	f.stage.Run(f.from, f.toSpec(), f.local, f.at, func(result workload.Result, err error) {
+	f.client, f.began = true, f.loop.now()
+	callback := f.loop.awaited()
+	f.stage.Run(f.from, f.workloadSpec(), f.local, f.at, func(result workload.Result, err error) {
 		callback(func() {
 			f.client, f.progress = false, workload.Progress{}
 			if err != nil {
 				f.failed(err)
 			} else {
 				f.completed = result.Completed
-				f.tally.add(&result, f.began)
-				f.work.tally.add(&result, f.began)
+				f.totals.add(&result, f.began)
+				f.workloadRun.totals.add(&result, f.began)
 				f.note(result.Error)
 			}
 			f.unserve()
@@ -77,8 +77,8 @@ func (f *flow) run() {
 
 // failed records why the flow could not do what it was to do.
 func (f *flow) failed(err error) {
-	f.tally.errors++
-	f.work.tally.errors++
+	f.totals.errors++
+	f.workloadRun.totals.errors++
 	f.note(err.Error())
 }
 
@@ -87,20 +87,20 @@ func (f *flow) note(text string) {
 	if text == "" {
 		return
 	}
-	if f.work.tally.err == "" {
+	if f.workloadRun.totals.err == "" {
 		f.explain()
 	}
-	f.tally.note(text)
-	f.work.tally.note(f.told(text))
+	f.totals.note(text)
+	f.workloadRun.totals.note(f.qualified(text))
 }
 
 // explain asks what links have lost until now, since something went wrong.
 func (f *flow) explain() {
-	callback := f.awaited()
+	callback := f.loop.awaited()
 	f.stage.Links(func(all []report.Link, err error) {
 		callback(func() {
 			if err == nil { // else there is nothing to say, and gather meets the same
-				f.work.drops = lossesBetween(f.topo, all, []string{f.from, f.to})
+				f.losses = lossesBetween(f.topo, all, []string{f.from, f.to})
 			}
 		})
 	})
@@ -110,19 +110,19 @@ func (f *flow) explain() {
 // may be no more than that the server is gone.
 func (f *flow) noteServer(text string) {
 	text = "at the server: " + text
-	before := f.tally.err
+	before := f.totals.err
 	if before == "" {
 		f.note(text)
 		return
 	}
-	f.tally.err += "; " + text
-	if f.work.tally.err == f.told(before) {
-		f.work.tally.err = f.told(f.tally.err)
+	f.totals.err += "; " + text
+	if f.workloadRun.totals.err == f.qualified(before) {
+		f.workloadRun.totals.err = f.qualified(f.totals.err)
 	}
 }
 
-// told is what the workload says of what went wrong with the flow.
-func (f *flow) told(text string) string {
+// qualified returns what went wrong with the flow as its workload says it.
+func (f *flow) qualified(text string) string {
 	if len(f.flows) > 1 {
 		return fmt.Sprintf("%s to %s: %s", f.from, f.to, text)
 	}
@@ -135,12 +135,12 @@ func (f *flow) unserve() {
 	case unserved: // its node went down
 		f.found(workload.ServerResult{}, nil)
 		return
-	case asked: // again, after its node had gone down
+	case answerPending: // again, after its node had gone down
 		f.ending = true
 		return
 	}
-	f.serving = asked
-	callback := f.awaited()
+	f.serving = answerPending
+	callback := f.loop.awaited()
 	f.stage.Unserve(f.to, f.spec.Name, f.index, func(result workload.ServerResult, err error) {
 		callback(func() {
 			f.serving = unserved
@@ -152,7 +152,7 @@ func (f *flow) unserve() {
 // found adds what the server has found in this round: sends and writes are verified
 // where they arrive.
 func (f *flow) found(r workload.ServerResult, err error) {
-	defer f.over()
+	defer f.endOne()
 	atServer := f.spec.Verify && (f.spec.Operation == topology.Send || f.spec.Operation == topology.Write)
 	switch {
 	case f.lost && f.spec.Reconnect: // that is what it is to get over
@@ -166,65 +166,70 @@ func (f *flow) found(r workload.ServerResult, err error) {
 		f.failed(fmt.Errorf("node %s went down, and what its server had found is lost", f.to))
 		return
 	}
-	f.tally.errors += r.Mismatches
-	f.work.tally.errors += r.Mismatches
+	f.totals.errors += r.Mismatches
+	f.workloadRun.totals.errors += r.Mismatches
 	if r.Error != "" {
 		f.noteServer(r.Error)
 	}
-	if short := f.completed - min(r.Verified, f.completed); atServer && !f.unproven && short > 0 && f.tally.errors == 0 {
-		f.tally.errors += short
-		f.work.tally.errors += short
+	if short := f.completed - min(r.Verified, f.completed); atServer && !f.unproven && short > 0 && f.totals.errors == 0 {
+		f.totals.errors += short
+		f.workloadRun.totals.errors += short
 		f.note(fmt.Sprintf("%d of %d messages were not verified", short, f.completed))
 	}
 }
 
-// dismissAll ends servers that no client has come to.
-func (w *work) dismissAll() {
-	for _, f := range w.flows {
-		f.dismiss()
-	}
-}
-
+// dismiss ends the flow's server if no client has come to it.
 func (f *flow) dismiss() {
 	if f.serving != served {
 		return
 	}
-	f.serving = asked
-	callback := f.awaited()
+	f.serving = answerPending
+	callback := f.loop.awaited()
 	f.stage.Unserve(f.to, f.spec.Name, f.index, func(workload.ServerResult, error) {
 		callback(func() { f.serving = unserved })
 	})
 }
 
-// nodeDown takes the end of a node: its servers have gone, and clients of these that do
-// not connect again have a while to notice that. What its clients say comes from them.
-func (w *work) nodeDown(name string) {
-	for _, f := range w.flows {
-		if f.to != name || f.serving == unserved {
-			continue
-		}
-		if f.serving == served {
-			f.serving = unserved
-		}
-		if !f.client {
-			continue
-		}
-		f.lost = true
-		if round := w.rounds; !w.spec.Reconnect {
-			w.aside(noticeTime, func() {
-				if f.client && w.rounds == round {
-					w.stage.Abort(f.from, w.spec.Name, f.index, fmt.Sprintf("node %s went down", name))
-				}
-			})
+// nodeDown takes the end of a node: its servers have gone. Clients of these that do not
+// connect again have a while to notice that. The node's own clients call back by themselves.
+func (ws *workloads) nodeDown(name string) {
+	for _, w := range ws.all {
+		for _, f := range w.flows {
+			if f.to == name {
+				f.serverDown()
+			}
 		}
 	}
 }
 
+// serverDown takes the end of the server's node.
+func (f *flow) serverDown() {
+	if f.serving == unserved {
+		return
+	}
+	if f.serving == served {
+		f.serving = unserved
+	}
+	if !f.client {
+		return
+	}
+	f.lost = true
+	if round := f.rounds; !f.spec.Reconnect {
+		f.loop.background(noticeTime, func() {
+			if f.client && f.rounds == round {
+				f.stage.Abort(f.from, f.spec.Name, f.index, fmt.Sprintf("node %s went down", f.to))
+			}
+		})
+	}
+}
+
 // nodeUp has a node that has started again serve what it is still needed for.
-func (w *work) nodeUp(name string) {
-	for _, f := range w.flows {
-		if f.to == name && f.serving == unserved && !w.interrupted && (f.client && w.spec.Reconnect || w.state == due) {
-			f.serve()
+func (ws *workloads) nodeUp(name string) {
+	for _, w := range ws.all {
+		for _, f := range w.flows {
+			if f.to == name && f.serving == unserved && !ws.loop.interrupted && (f.client && w.spec.Reconnect || w.state == scheduled) {
+				f.serve()
+			}
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// This file is the programs of a workload: all at once or, of a server and its clients, the server
-// first and the clients when it is ready.
+// This file runs the programs of a workload: all at once or, of a server and its clients, the
+// server first and the clients when it is ready.
 
 // What servers and clients have time for, beside the timeout of every program.
 const (
@@ -26,7 +26,7 @@ const (
 
 // A job is one of a workload's programs in a round.
 type job struct {
-	*work
+	*workloadRun
 	index   int      // among the workload's nodes
 	program *program // nil before it has begun
 	began   time.Duration
@@ -51,11 +51,11 @@ type jobs struct {
 }
 
 // runPrograms starts a round of the workload's programs.
-func (w *work) runPrograms() {
-	w.under = len(w.spec.Nodes)
+func (w *workloadRun) runPrograms() {
+	w.left = len(w.spec.Nodes)
 	w.jobs.all, w.jobs.begun = nil, false
 	for i, node := range w.spec.Nodes {
-		j := &job{work: w, index: i}
+		j := &job{workloadRun: w, index: i}
 		j.exit = report.Program{Node: node, Server: j.isServer(), Command: w.spec.CommandOf(i)}
 		w.jobs.all = append(w.jobs.all, j)
 	}
@@ -72,10 +72,10 @@ func (w *work) runPrograms() {
 func (j *job) isServer() bool { return j.spec.Commands != nil && j.index == 0 }
 
 // runServer starts the server, and its clients when it is ready.
-func (w *work) runServer() {
+func (w *workloadRun) runServer() {
 	server, round := w.jobs.all[0], w.rounds
 	server.run(w.runClients)
-	w.aside(readyTime, func() {
+	w.loop.background(readyTime, func() {
 		if w.rounds == round && !w.jobs.begun && server.runs() {
 			server.failed(errors.New(w.notReady()))
 			server.stop("since it was not ready")
@@ -84,7 +84,7 @@ func (w *work) runServer() {
 }
 
 // notReady returns the fault of a server that does not become ready.
-func (w *work) notReady() string {
+func (w *workloadRun) notReady() string {
 	where := ""
 	if port := w.spec.Ready.Port; port != 0 {
 		where = fmt.Sprintf(" at port %d", port)
@@ -93,9 +93,9 @@ func (w *work) notReady() string {
 }
 
 // runClients starts the clients of a server that is ready.
-func (w *work) runClients() {
+func (w *workloadRun) runClients() {
 	x := &w.jobs
-	if x.begun || x.all[0].ended != "" || w.interrupted {
+	if x.begun || x.all[0].ended != "" || w.loop.interrupted {
 		return
 	}
 	x.begun, x.clients = true, len(x.all)-1
@@ -105,20 +105,20 @@ func (w *work) runClients() {
 }
 
 func (j *job) run(ready func()) {
-	j.began = j.now()
-	c := Command{Args: j.exit.Command, Env: j.environment(j.exit.Node), Timeout: j.spec.Timeout, Ready: ready, Readiness: j.spec.Ready}
-	j.program = j.exec(j.exit.Node, c, func(e Exit, err error) {
-		j.tally.longest = max(j.tally.longest, (j.now() - j.began).Seconds())
+	j.began = j.loop.now()
+	c := Command{Args: j.exit.Command, Env: j.programs.environment(j.exit.Node, j.spec.Nodes), Timeout: j.spec.Timeout, Ready: ready, Readiness: j.spec.Ready}
+	j.program = j.programs.run(j.exit.Node, c, func(e Exit, err error) {
+		j.totals.longest = max(j.totals.longest, (j.loop.now() - j.began).Seconds())
 		j.exited(&e, err)
 		if j.spec.Commands != nil {
-			j.othersGoOn()
+			j.endOthers()
 		}
-		j.over()
+		j.endOne()
 	})
 }
 
 // runs reports whether the job's program has begun and not ended.
-func (j *job) runs() bool { return j.program != nil && j.running[j.program] }
+func (j *job) runs() bool { return j.program != nil && j.programs.running[j.program] }
 
 // stop ends the job's program, if it runs.
 func (j *job) stop(why string) {
@@ -140,7 +140,7 @@ func (j *job) exited(e *Exit, err error) {
 		}
 		j.figures, j.known = figures.Parse(e.Output)
 		err = e.problem(j.spec.Timeout)
-		x.say(j, err != nil)
+		x.keepOutput(j, err != nil)
 	}
 	j.exit.Ended = j.ended
 	switch {
@@ -152,9 +152,9 @@ func (j *job) exited(e *Exit, err error) {
 	}
 }
 
-// say keeps what a program has printed as that of the workload, unless it is a server's
+// keepOutput keeps what a program has printed as that of the workload, unless it is a server's
 // that did well and a client has printed something.
-func (x *jobs) say(j *job, failed bool) {
+func (x *jobs) keepOutput(j *job, failed bool) {
 	if j.isServer() && !failed && x.output != "" {
 		return
 	}
@@ -170,20 +170,20 @@ func (x *jobs) say(j *job, failed bool) {
 func (j *job) failed(err error) {
 	j.exit.Error = err.Error()
 	j.jobs.failed++
-	j.tally.errors++
-	j.tally.note(fmt.Sprintf("node %s: %v", j.exit.Node, err))
+	j.totals.errors++
+	j.totals.note(fmt.Sprintf("node %s: %v", j.exit.Node, err))
 }
 
-// othersGoOn has the end of a server or of a client be that of others: of clients that
-// cannot begin, of those whose server has failed, and of a server that nobody needs.
-func (j *job) othersGoOn() {
+// endOthers ends those whom the end of a server or of a client leaves without a purpose:
+// clients that cannot begin, those whose server has failed, and a server that nobody needs.
+func (j *job) endOthers() {
 	x, round := &j.jobs, j.rounds
 	switch {
 	case j.isServer() && !x.begun:
 		x.begun = true
-		j.under -= len(x.all) - 1 // they do not begin
+		j.left -= len(x.all) - 1 // they do not begin
 	case j.isServer() && j.exit.Error != "":
-		j.aside(noticeTime, func() {
+		j.loop.background(noticeTime, func() {
 			for _, client := range x.all[1:] {
 				if j.rounds == round {
 					client.stop("after its server had failed")
@@ -192,7 +192,7 @@ func (j *job) othersGoOn() {
 		})
 	case !j.isServer():
 		if x.clients--; x.clients == 0 {
-			j.aside(lingerTime, func() {
+			j.loop.background(lingerTime, func() {
 				if j.rounds == round {
 					x.all[0].stop("after its last client")
 				}
@@ -201,7 +201,7 @@ func (j *job) othersGoOn() {
 	}
 }
 
-func (w *work) stopPrograms() {
+func (w *workloadRun) stopPrograms() {
 	for _, j := range w.jobs.all {
 		j.stop("with the workload")
 	}
@@ -229,7 +229,7 @@ func (x *jobs) result(r *report.Workload) {
 	}
 }
 
-// measured is the figures of the last round: of the clients together or, where they have
+// measured returns the figures of the last round: of the clients together or, where they have
 // printed none, of their server. It is nil if there are none.
 func (x *jobs) measured() *figures.Figures {
 	measured := slices.DeleteFunc(slices.Clone(x.all), func(j *job) bool { return !j.known })

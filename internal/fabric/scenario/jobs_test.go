@@ -43,7 +43,7 @@ func TestProgramIsGoneLate(t *testing.T) {
 }
 
 // programs tells how a workload's programs ended, in a line for each.
-func programs(w *report.Workload) (lines []string) {
+func describePrograms(w *report.Workload) (lines []string) {
 	for _, p := range w.Programs {
 		status := "no status"
 		if p.ExitStatus != nil {
@@ -71,7 +71,7 @@ func TestServerFirst(t *testing.T) {
 	r := s.play()
 	w := &r.Workloads[0]
 	want(t, s.logged("exec"), "0s exec server in n0", "3s exec client in n1", "3s exec client in n2")
-	want(t, programs(w), "n0, status 0, ,", "n1, status 0, ,", "n2, status 0, ,")
+	want(t, describePrograms(w), "n0, status 0, ,", "n1, status 0, ,", "n2, status 0, ,")
 	if w.Errors != 0 || w.Messages != 10000 || math.Abs(w.Gbps-16.777216) > 1e-6 || w.MessageRate != 32000 || !w.Programs[0].Server || w.Output != writes {
 		t.Errorf("%+v", w)
 	}
@@ -127,7 +127,7 @@ func TestServersAndClientsEnd(t *testing.T) {
 			s.ready = func(topology.Readiness) time.Duration { return tt.ready }
 			r := s.play()
 			w := &r.Workloads[0]
-			want(t, programs(w), tt.want...)
+			want(t, describePrograms(w), tt.want...)
 			if w.Error != tt.problems || w.Ended != tt.until.Seconds() || (w.Errors == 0) != (tt.problems == "") || r.Passed != (tt.problems == "") {
 				t.Errorf("%q, errors %d, ended %v", w.Error, w.Errors, w.Ended)
 			}
@@ -150,7 +150,7 @@ func TestServerStopped(t *testing.T) {
 		topo.Timeline = append([]topology.Event{{At: 0, Workload: "w"}}, topo.Timeline...)
 		r := s.play()
 		w := &r.Workloads[0]
-		want(t, programs(w), "n0, status 143, , with the workload", "n1, status 143, , with the workload")
+		want(t, describePrograms(w), "n0, status 143, , with the workload", "n1, status 143, , with the workload")
 		began := slices.DeleteFunc(s.logged("exec client"), func(line string) bool { return strings.HasPrefix(line, "3s ") })
 		want(t, began, fmt.Sprintf("%v exec client in n1", at+13*time.Second))
 		if w.Errors != 0 || !r.Passed {

@@ -10,20 +10,20 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// This file is what holds a report against the checks of its topology. It looks at
-// nothing else, but for how the programs of checks have ended.
+// This file compares a report with the checks of its topology. It looks at nothing else,
+// but for how the programs of checks have ended.
 
-// judge is the verdicts of all checks, one for each of their bounds, and those of the
+// judge returns the verdicts of all checks, one for each of their bounds, and those of the
 // baseline.
-func judge(t *topology.Topology, r *report.Run, found evidence) []report.Check {
+func judge(t *topology.Topology, r *report.Run, exits programExits) []report.Check {
 	verdicts := []report.Check{}
 	for i := range t.Checks {
 		c := &t.Checks[i]
 		var all []report.Check
 		switch {
 		case len(c.Command) > 0:
-			v := found[i]
-			all = []report.Check{judgeProgram(r.Lab, c, &v)}
+			x := exits[i]
+			all = []report.Check{judgeProgram(r.Lab, c, &x)}
 		case c.Workload != "":
 			all = judgeWorkload(t, r, c)
 		case c.Counter != "":
@@ -46,7 +46,7 @@ func judge(t *topology.Topology, r *report.Run, found evidence) []report.Check {
 	return verdicts
 }
 
-// passed is whether a run has: no problem has come up, every check has passed, and no
+// passed reports whether a run has: no problem has come up, every check has passed, and no
 // workload had errors but those whose errors a check is about.
 func passed(t *topology.Topology, r *report.Run) bool {
 	if len(r.Problems) > 0 {
@@ -65,7 +65,7 @@ func passed(t *topology.Topology, r *report.Run) bool {
 	return true
 }
 
-// judgeWorkload holds a workload against a check.
+// judgeWorkload compares a workload with a check.
 func judgeWorkload(t *topology.Topology, r *report.Run, c *topology.Check) []report.Check {
 	w := workloadOf(r, c.Workload)
 	if w == nil {
@@ -108,7 +108,7 @@ func judgeWorkload(t *topology.Topology, r *report.Run, c *topology.Check) []rep
 	return all
 }
 
-// firstError is the first error of a workload, to stand behind something else.
+// firstError returns the first error of a workload, to stand behind something else.
 func firstError(w *report.Workload) string {
 	if w.Error == "" {
 		return ""
@@ -134,7 +134,7 @@ func workloadOf(r *report.Run, name string) *report.Workload {
 
 func isProgram(w *report.Workload) bool { return w.Operation == string(topology.Program) }
 
-// measured is a metric of a workload, in the unit of topology.Metric. known is false if
+// measured returns a metric of a workload, in the unit of topology.Metric. known is false if
 // there is none since nothing was completed, or no program has printed it.
 func measured(w *report.Workload, m topology.Metric) (got float64, known bool) {
 	got, known = figure(w, m)
@@ -148,7 +148,7 @@ func measured(w *report.Workload, m topology.Metric) (got float64, known bool) {
 	return got, known
 }
 
-// figure is a metric as the report has it, where what is not known is 0.
+// figure returns a metric as the report has it, where what is not known is 0.
 func figure(w *report.Workload, m topology.Metric) (got float64, known bool) {
 	const ns, s = 1e3, 1e9 // of a microsecond and of a second, in nanoseconds
 	perSecond := func(n uint64) float64 {
@@ -201,7 +201,7 @@ func figure(w *report.Workload, m topology.Metric) (got float64, known bool) {
 	return got, w.Messages > 0
 }
 
-// inUnit is a measured value as files have such values, to four digits.
+// inUnit returns a measured value as files have such values, to four digits.
 func inUnit(m topology.Metric, v float64) string {
 	switch m {
 	case topology.Throughput, topology.LinkRate:
@@ -219,7 +219,7 @@ func inUnit(m topology.Metric, v float64) string {
 	return topology.FormatDuration(time.Duration(digits(v)))
 }
 
-// digits is a value of four digits and more, without those behind the fourth.
+// digits returns a value of four digits and more, without those behind the fourth.
 func digits(v float64) float64 {
 	unit := 1.0
 	for limit := 1e4; v >= limit; limit *= 10 {

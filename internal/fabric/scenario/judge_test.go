@@ -147,7 +147,7 @@ func TestBaselineDirections(t *testing.T) {
 
 // broken is a run in which much went wrong, and a check of each kind that it does not
 // pass.
-func broken() (*topology.Topology, *report.Run, evidence) {
+func broken() (*topology.Topology, *report.Run, programExits) {
 	topo := hosts(2)
 	topo.Workloads = []topology.Workload{pair("bulk", time.Second), pair("unverified", time.Second)}
 	topo.Workloads[0].Verify = true
@@ -203,7 +203,7 @@ func broken() (*topology.Topology, *report.Run, evidence) {
 		},
 		Snapshots: map[string][]report.Node{"at 2s": {{NodeState: report.NodeState{Name: "n0", State: "down", Reason: "it was stopped"}}}},
 	}
-	return topo, r, evidence{
+	return topo, r, programExits{
 		15: {Exit: Exit{Output: "dirty\n"}},
 		16: {Exit: Exit{Status: 8, Errors: "bad superblock\n"}},
 		17: {Exit: Exit{Status: 143, TimedOut: true}},

@@ -9,7 +9,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// judgeLink holds what a link achieved against a check: in one direction, or in each of
+// judgeLink compares what a link achieved with a check: in one direction, or in each of
 // both.
 func judgeLink(t *topology.Topology, r *report.Run, c *topology.Check) []report.Check {
 	name := fmt.Sprintf("link %s", t.Links[c.Link].Endpoints[0])
@@ -49,7 +49,7 @@ func judgeLink(t *topology.Topology, r *report.Run, c *topology.Check) []report.
 	return all
 }
 
-// achieved is a metric of a direction, in the unit of topology.Metric, if it was measured.
+// achieved returns a metric of a direction, in the unit of topology.Metric, if it was measured.
 func achieved(d *report.Direction, m topology.Metric) (got float64, known bool) {
 	const ns = 1e3 // of a microsecond
 	switch m {
@@ -77,7 +77,7 @@ func achieved(d *report.Direction, m topology.Metric) (got float64, known bool) 
 	return 0, false
 }
 
-// delayPercentile is the delay, in microseconds, that a fraction of the packets had at
+// delayPercentile returns the delay, in microseconds, that a fraction of the packets had at
 // most, as exactly as the histogram tells: the end of the bar in which it lies.
 func delayPercentile(bars []report.Delays, fraction float64) (us float64, known bool) {
 	var all, below uint64
@@ -96,7 +96,7 @@ func delayPercentile(bars []report.Delays, fraction float64) (us float64, known 
 	return 0, false
 }
 
-// whereOfDirection is what explains how packets of a direction fared.
+// whereOfDirection returns what explains how packets of a direction fared.
 func whereOfDirection(l *report.Link, d int, measured bool) string {
 	m := &l.Directions[d]
 	name := fmt.Sprintf("%s to %s", l.Endpoints[d], l.Endpoints[1-d])
@@ -118,7 +118,7 @@ func whereOfDirection(l *report.Link, d int, measured bool) string {
 	return text
 }
 
-// losses says why packets of a direction were lost.
+// losses returns why packets of a direction were lost.
 func losses(d *report.Direction) string {
 	var parts []string
 	for _, l := range []struct {

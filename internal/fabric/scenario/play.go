@@ -3,13 +3,12 @@ package scenario
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/fabric/core"
 	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/provider"
-	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -19,71 +18,59 @@ var ErrInterrupted = errors.New("the run was interrupted")
 // A Play is one pass through a topology's scenario on a stage. Its methods may be called
 // from any goroutine, but not from within a method of the stage.
 //
-// It is a state machine whose inputs are the stage's callbacks and the clock's timers. It
-// counts those that it waits for, and when there are none it goes on to what comes next:
-// from serving to playing, from playing to taking the servers down, to looking at nodes
-// and links, and to the verdict.
+// It is a sequence of phases: begin to serve, play, take the servers down, look at nodes
+// and links (inspect.go), and judge. Its loop counts what a phase waits for, and begins
+// the next one when there is nothing. The timeline and the workloads own their state.
 type Play struct {
-	stage Stage
-	clock clock.Clock
-	topo  *topology.Topology
-	done  func(*report.Run, error)
+	shared
+	workloads *workloads
+	timeline  *timeline
 
-	mu      sync.Mutex // guards what follows; held while the stage's methods are called
-	pending int        // callbacks and timers that are waited for
-	then    func()     // what comes when there are none
-	finish  func()     // to be called when mu is released; nil most of the time
-
-	zero        time.Duration // the instant of the clock from which the scenario's times count
-	begun       bool          // zero is set
-	interrupted bool
-	timers      timers
-	unwatch     func()
-
-	works    []*work
-	byName   map[string]*work
-	timeline timeline
-	running  map[*program]bool // programs
-	asking   map[string]bool   // nodes that have still to say how far their clients are
-	problems []string
-	meant    map[string]bool // nodes that are stopped, killed or paused, by the timeline or, before the play, by somebody
-	result   *report.Run
-	left     map[string]provider.Usage // what is left over, by node; nil if nobody asks
-	evidence evidence
+	result  *report.Run
+	left    map[string]provider.Usage // what is left over, by node; nil if nobody asks
+	exits   programExits
+	unwatch func()
+	done    func(*report.Run, error)
 }
 
-// Begin begins to play a topology's scenario, with its seed, on a stage. It calls done once, later, with the report, in which Started, Host and
-// WallSeconds are left to the caller. The error is ErrInterrupted; the report has then
-// what was there so far, and has not passed.
+// shared holds what every part of a play uses. The loop's lock guards all parts.
+type shared struct {
+	stage    Stage
+	topo     *topology.Topology
+	loop     *loop
+	journal  *journal
+	programs *programs
+}
+
+// Begin begins to play a topology's scenario, with its seed, on a stage. It calls done
+// once, later, with the report. Started, Host and WallSeconds are left to the caller.
+// After Interrupt the error is ErrInterrupted, and the report has what was there so far
+// and has not passed.
 func Begin(stage Stage, topo *topology.Topology, done func(*report.Run, error)) *Play {
+	topo = topo.Draw(topo.Seed)
+	l := &loop{clock: stage.Clock()}
+	j := &journal{stage: stage, loop: l}
+	s := shared{stage: stage, topo: topo, loop: l, journal: j, programs: &programs{stage: stage, topo: topo, loop: l, running: map[*program]bool{}}}
 	p := &Play{
-		stage: stage, clock: stage.Clock(), topo: topo.Draw(topo.Seed), done: done,
-		byName: map[string]*work{}, asking: map[string]bool{}, meant: map[string]bool{}, evidence: evidence{},
-		running: map[*program]bool{},
-		result:  &report.Run{Lab: topo.Name, Seed: topo.Seed, Checks: []report.Check{}, Links: []report.Link{}, Nodes: []report.Node{}},
+		shared: s, done: done, exits: programExits{},
+		result: &report.Run{Lab: topo.Name, Seed: topo.Seed, Checks: []report.Check{}, Links: []report.Link{}, Nodes: []report.Node{}},
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.unwatch = stage.Watch(func(e event.Event) { p.enter(func() { p.observe(e) }) })
-	for _, node := range stage.Away() {
-		p.meant[node] = true
-	}
-	p.makeWorks()
-	p.then = p.open
-	for _, w := range p.works {
-		if !w.spec.Manual {
-			w.serveAll()
-		}
-	}
-	p.clock.Go(p.expect(func() {})) // so that there is something to wait for
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p.unwatch = stage.Watch(func(e event.Event) { l.enter(func() { p.observe(e) }) })
+	p.workloads = newWorkloads(s)
+	p.timeline = newTimeline(s, p.workloads)
+	l.next = p.open
+	p.workloads.serve()
+	l.clock.Go(l.expect(func() {})) // so that there is something to wait for
 	return p
 }
 
-// InVirtualTime says that the stage is a simulation, right after Begin: then nothing is
-// forgiven that only a busy machine excuses.
+// InVirtualTime tells the play, right after Begin, that the stage is a simulation. Then
+// nothing is forgiven that only a busy machine excuses.
 func (p *Play) InVirtualTime() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.loop.mu.Lock()
+	defer p.loop.mu.Unlock()
 	p.result.Simulated = true
 }
 
@@ -92,154 +79,124 @@ const goodOrder = time.Second
 
 // Interrupt ends a play early. done is called soon, with what was measured until then.
 func (p *Play) Interrupt() {
-	p.enter(func() {
-		if p.interrupted || p.then == nil {
+	p.loop.enter(func() {
+		if p.loop.interrupted || p.loop.next == nil {
 			return
 		}
-		p.stopAll()
-		p.aside(goodOrder, func() {
-			for _, w := range p.works {
-				w.abort(ErrInterrupted.Error())
-			}
-		})
-		p.interrupted = true // from when on no other timer is begun
-		for _, w := range p.works {
-			w.stopClients()
-		}
-		for program := range p.running {
-			program.cancel()
-		}
-		p.result.Interrupted, p.result.Seconds = true, p.now().Seconds()
-		p.then = p.takeDown
+		p.loop.stopAll()
+		p.loop.background(goodOrder, p.workloads.abort)
+		p.loop.interrupted = true // from now on no other timer starts
+		p.workloads.stop()
+		p.programs.cancel()
+		p.result.Interrupted, p.result.Seconds = true, p.loop.now().Seconds()
+		p.loop.next = p.takeDown
 	})
 }
 
-// Ended says how a workload has ended last, in words, and whether it has had an error. over
+// Ended returns how a workload ended last, in words, and whether it has had an error. over
 // is false while it has not ended.
 func (p *Play) Ended(name string) (text string, failed, over bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	w := p.byName[name]
+	p.loop.mu.Lock()
+	defer p.loop.mu.Unlock()
+	w := p.workloads.byName[name]
 	if w == nil || w.state != ended {
 		return "", false, false
 	}
-	return w.said, w.tally.errors > 0, true
+	return w.lastOutcome, w.totals.errors > 0, true
 }
 
-// enter is how everything gets in that happens outside: callbacks and timers.
-func (p *Play) enter(f func()) {
-	p.mu.Lock()
-	f()
-	for p.pending == 0 && p.then != nil {
-		next := p.then
-		next()
+// observe takes what happens in the lab.
+func (p *Play) observe(e event.Event) {
+	if p.loop.next == nil {
+		return
 	}
-	finish := p.finish
-	p.finish = nil
-	p.mu.Unlock()
-	if finish != nil {
-		finish()
+	p.journal.record(e)
+	switch e.Kind {
+	case event.NodeDown:
+		p.workloads.nodeDown(e.Node)
+	case event.NodeUp:
+		p.workloads.nodeUp(e.Node)
 	}
-}
-
-// expect makes a callback that is waited for. f is called with p.mu held.
-func (p *Play) expect(f func()) func() {
-	callback := p.awaited()
-	return func() { callback(f) }
-}
-
-// awaited is like expect, for callbacks whose parameters f is to know.
-func (p *Play) awaited() func(f func()) {
-	p.pending++
-	return func(f func()) {
-		p.enter(func() {
-			p.pending--
-			f()
-		})
-	}
-}
-
-// now is how long the scenario has been going on.
-func (p *Play) now() time.Duration {
-	if !p.begun {
-		return 0
-	}
-	return p.clock.Now() - p.zero
 }
 
 // open begins the scenario: every server that can be there is.
 func (p *Play) open() {
-	p.zero, p.begun = p.clock.Now(), true
-	p.then = p.lull
-	for _, w := range p.works {
-		w.schedule()
-	}
-	p.openTimeline()
-	p.scheduleCounters()
-	p.reportProgress()
+	p.loop.start()
+	p.loop.next = p.idle
+	p.workloads.schedule()
+	p.timeline.open()
+	p.workloads.reportProgress()
 }
 
-// lull is reached when nothing goes on or is to come, unless one of the conditions that
-// events wait for has come true.
-func (p *Play) lull() {
-	if p.lookAgain() {
+// idle ends the scenario when nothing goes on or is to come, unless one of the conditions
+// that events wait for has come true.
+func (p *Play) idle() {
+	if p.timeline.conditions.lookAgain() {
 		return
 	}
-	p.result.Seconds = p.now().Seconds()
-	p.tellUnmet()
+	p.result.Seconds = p.loop.now().Seconds()
+	p.timeline.reportMissing()
 	p.takeDown()
 }
 
-// takeDown ends what servers are left. What is measured from then on is what remains of a
-// lab that rests.
+// takeDown ends the servers that are left. What is measured from then on is what remains
+// of a lab that rests.
 func (p *Play) takeDown() {
-	p.stopAll()
-	p.then = p.rest
-	for _, w := range p.works {
-		w.dismissAll()
+	p.loop.stopAll()
+	p.loop.next = p.awaitRelease
+	p.workloads.dismiss()
+}
+
+// conclude reports what is wrong with nodes and links, judges, and ends the play.
+func (p *Play) conclude() {
+	p.reportAway()
+	p.reportOverruns()
+	if text := spurious(p.topo, p.result); text != "" {
+		p.journal.problem("%s", text)
+	}
+	p.loop.next = nil
+	p.unwatch()
+	r := p.result
+	r.Workloads, r.Snapshots = p.workloads.report(), p.timeline.snapshots
+	var err error
+	if p.loop.interrupted {
+		err = ErrInterrupted
+		p.journal.problem("%v", err)
+	} else {
+		r.Checks = judge(p.topo, r, p.exits)
+	}
+	r.Events, r.Problems = p.journal.events, p.journal.problems
+	r.Passed = passed(p.topo, r)
+	p.loop.finish = func() { p.done(r, err) }
+}
+
+// reportAway makes problems of nodes that are not ready at the end though nobody has
+// switched them off.
+func (p *Play) reportAway() {
+	for i := range p.result.Nodes {
+		n := &p.result.Nodes[i]
+		if used, ok := p.left[n.Name]; ok {
+			n.InUse = &used
+		}
+		if n.State != core.NodeIsReady && !p.timeline.away[n.Name] {
+			p.journal.problem("node %s is %s", n.Name, n.InWords())
+		}
 	}
 }
 
-func (p *Play) problem(format string, args ...any) {
-	p.problems = append(p.problems, fmt.Sprintf(format, args...))
-}
-
-// publish tells of what the scenario does, and keeps it for the report.
-func (p *Play) publish(e event.Event) {
-	e.At = p.clock.Now()
-	p.stage.Publish(e)
-	if e.Kind != event.WorkloadProgress {
-		p.happened(e)
-	}
-}
-
-// happened keeps what has happened for the report.
-func (p *Play) happened(e event.Event) {
-	at := time.Duration(0)
-	if p.begun {
-		at = max(0, e.At-p.zero)
-	}
-	if len(p.result.Events) >= mostEvents {
-		return
-	}
-	p.result.Events = append(p.result.Events, e.InReport(at))
-}
-
-// mostEvents bounds a report.
-const mostEvents = 10000
-
-// observe takes what happens in the lab.
-func (p *Play) observe(e event.Event) {
-	if p.then == nil {
-		return
-	}
-	p.happened(e)
-	for _, w := range p.works {
-		switch e.Kind {
-		case event.NodeDown:
-			w.nodeDown(e.Node)
-		case event.NodeUp:
-			w.nodeUp(e.Node)
+// reportOverruns makes problems of links that left their tolerance, which the file does
+// not allow.
+func (p *Play) reportOverruns() {
+	for i := range p.result.Links {
+		l := &p.result.Links[i]
+		for d := range l.Directions {
+			for _, o := range l.Directions[d].Overruns {
+				if !o.Allowed {
+					text := fmt.Sprintf("overrun of link %s to %s: %s: tolerated %s, got %s", l.Endpoints[d], l.Endpoints[1-d], o.Figure, o.Tolerated, o.Got)
+					p.journal.problem("%s: %s: %s", text, o.Reason, o.Remedy)
+					p.journal.publish(event.Event{Kind: event.LinkOverrun, Link: l.Endpoints[d], Text: text})
+				}
+			}
 		}
 	}
 }

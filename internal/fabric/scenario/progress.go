@@ -18,37 +18,37 @@ const progressInterval = time.Second
 // so long before; a node that is paused for good never does.
 const stallTime = 2 * time.Minute
 
-// pace is how a workload gets on.
-type pace struct {
-	moved  time.Duration // when it last had completed something more, or began
-	before uint64        // messages completed then
-	told   time.Duration // when its progress was told of last, or it began
-	shown  uint64        // bytes completed then
+// advance is how far a workload was at two instants of the run.
+type advance struct {
+	moved    time.Duration // when it last had completed something more, or began
+	messages uint64        // completed then
+	reported time.Duration // when its progress was published last, or it began
+	bytes    uint64        // completed then
 }
 
-// reportProgress says from time to time how far the workloads are, and ends those that
-// have stalled.
-func (p *Play) reportProgress() {
-	p.aside(progressInterval, func() {
-		p.askProgress(nil, func() {
-			for _, w := range p.works {
+// reportProgress publishes from time to time how far the workloads are, and ends those
+// that have stalled.
+func (ws *workloads) reportProgress() {
+	ws.loop.background(progressInterval, func() {
+		ws.askProgress(nil, func() {
+			for _, w := range ws.all {
 				if w.state == running && w.spec.Operation != topology.Program {
-					w.tellProgress()
+					w.publishProgress()
 				}
 			}
 		})
-		p.reportProgress()
+		ws.reportProgress()
 	})
 }
 
 // askProgress asks the nodes how far the clients of works are, nil for all, except nodes
 // of which an earlier answer is still to come. done is called when the last has answered.
-func (p *Play) askProgress(of map[*work]bool, done func()) {
+func (ws *workloads) askProgress(of map[*workloadRun]bool, done func()) {
 	var ask []string
-	for _, w := range p.works {
+	for _, w := range ws.all {
 		for _, f := range w.flows {
-			if f.client && !p.asking[f.from] && (of == nil || of[w]) {
-				p.asking[f.from] = true
+			if f.client && !ws.asking[f.from] && (of == nil || of[w]) {
+				ws.asking[f.from] = true
 				ask = append(ask, f.from)
 			}
 		}
@@ -58,13 +58,13 @@ func (p *Play) askProgress(of map[*work]bool, done func()) {
 		done()
 	}
 	for _, node := range ask {
-		p.stage.Progress(node, func(all []workload.Progress, err error) {
-			p.enter(func() {
-				delete(p.asking, node)
+		ws.stage.Progress(node, func(all []workload.Progress, err error) {
+			ws.loop.enter(func() {
+				delete(ws.asking, node)
 				if err == nil { // else its clients have got nowhere, as far as anybody knows
-					p.takeProgress(all)
+					ws.takeProgress(all)
 				}
-				if left--; left == 0 && p.then != nil {
+				if left--; left == 0 && ws.loop.next != nil {
 					done()
 				}
 			})
@@ -73,18 +73,18 @@ func (p *Play) askProgress(of map[*work]bool, done func()) {
 }
 
 // takeProgress notes how far clients are.
-func (p *Play) takeProgress(all []workload.Progress) {
+func (ws *workloads) takeProgress(all []workload.Progress) {
 	for _, n := range all {
-		if w := p.byName[n.Name]; w != nil && n.Flow >= 0 && n.Flow < len(w.flows) && w.flows[n.Flow].client {
+		if w := ws.byName[n.Name]; w != nil && n.Flow >= 0 && n.Flow < len(w.flows) && w.flows[n.Flow].client {
 			w.flows[n.Flow].progress = n
 		}
 	}
 }
 
-// soFar is what the workload has completed, with what is known of clients that run, and
-// whether it has had an error.
-func (w *work) soFar() (messages, bytes uint64, failed bool) {
-	messages, bytes, failed = w.tally.messages, w.tally.bytes, w.tally.errors > 0
+// soFar returns what the workload has completed, with what is known of clients that run,
+// and whether it has had an error.
+func (w *workloadRun) soFar() (messages, bytes uint64, failed bool) {
+	messages, bytes, failed = w.totals.messages, w.totals.bytes, w.totals.errors > 0
 	for _, f := range w.flows {
 		messages += f.progress.Messages
 		bytes += f.progress.Bytes
@@ -93,26 +93,26 @@ func (w *work) soFar() (messages, bytes uint64, failed bool) {
 	return messages, bytes, failed
 }
 
-// tellProgress says how far the workload is, and ends it if it has stalled.
-func (w *work) tellProgress() {
-	now := w.now()
+// publishProgress publishes how far the workload is, and ends it if it has stalled.
+func (w *workloadRun) publishProgress() {
+	now := w.loop.now()
 	for _, f := range w.flows {
 		if f.client && f.stopped { // it may not have begun when it was told
 			w.stage.Stop(f.from, w.spec.Name, f.index)
 		}
 	}
 	messages, bytes, _ := w.soFar()
-	if w.rounds > 0 && now > w.pace.told {
-		rate := gbps(bytes-min(bytes, w.pace.shown), (now - w.pace.told).Seconds())
-		w.publish(event.Event{Kind: event.WorkloadProgress, Node: w.place(), Workload: w.spec.Name,
+	if w.rounds > 0 && now > w.advance.reported {
+		rate := gbps(bytes-min(bytes, w.advance.bytes), (now - w.advance.reported).Seconds())
+		w.journal.publish(event.Event{Kind: event.WorkloadProgress, Node: w.onlyClient(), Workload: w.spec.Name,
 			Text: fmt.Sprintf("workload %s: messages: %d, %s", w.spec.Name, messages, words.Rate(rate))})
 	}
-	w.pace.told, w.pace.shown = now, bytes
-	if messages != w.pace.before || w.timeline.busy > 0 {
-		w.pace.before, w.pace.moved = messages, now
+	w.advance.reported, w.advance.bytes = now, bytes
+	if messages != w.advance.messages || w.owner.busy() {
+		w.advance.messages, w.advance.moved = messages, now
 	}
-	if now-w.pace.moved >= stallTime {
-		w.pace.moved = now
-		w.abort(fmt.Sprintf("it has completed nothing for %s", topology.FormatDuration(stallTime)))
+	if now-w.advance.moved >= stallTime {
+		w.advance.moved = now
+		w.abortClients(fmt.Sprintf("it has completed nothing for %s", topology.FormatDuration(stallTime)))
 	}
 }

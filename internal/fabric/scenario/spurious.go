@@ -49,7 +49,7 @@ func spurious(topo *topology.Topology, r *report.Run) string {
 	return fmt.Sprintf("spurious retransmissions: %d of %d packets were sent again though they had arrived, and nothing was lost on any link; a check of the counter %s allows some", again, sent, spuriousCounter)
 }
 
-// bounded says whether a check has a bound of its own for the node's spurious
+// bounded reports whether a check has a bound of its own for the node's spurious
 // retransmissions at the end, or for those of all.
 func bounded(topo *topology.Topology, node string) bool {
 	return slices.ContainsFunc(topo.Checks, func(c topology.Check) bool {

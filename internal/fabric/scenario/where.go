@@ -11,20 +11,20 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// This file is where to look when a workload was not as it was to be: what else went on
-// then, what its nodes counted, what its links did, and who has recorded its packets.
+// This file names where to look when a workload failed a check: what else went on then,
+// what its nodes counted, what its links did, and the captures of its packets.
 
-// telling are the transport's counters that say why something was slow or failed.
-var telling = []string{"receive_overflow", "send_dropped", "retransmitted", "spurious_retransmissions", "timeouts", "naks_received", "rnr_naks_received", "out_of_sequence", "icrc_errors", "misdirected", "early_dropped", "bad_length", "cnps_received"}
+// troubleCounters are the transport's counters that say why something was slow or failed.
+var troubleCounters = []string{"receive_overflow", "send_dropped", "retransmitted", "spurious_retransmissions", "timeouts", "naks_received", "rnr_naks_received", "out_of_sequence", "icrc_errors", "misdirected", "early_dropped", "bad_length", "cnps_received"}
 
-// whereOfWorkload is where to look because of a metric of a workload.
+// whereOfWorkload returns where to look because of a metric of a workload.
 func whereOfWorkload(t *topology.Topology, r *report.Run, w *report.Workload, m topology.Metric) string {
 	names := nodesOf(w)
 	var parts []string
 	if text := incidents(r, w, names); text != "" {
 		parts = append(parts, text)
 	}
-	if counts := told(r, names); len(counts) > 0 {
+	if counts := troubleCounts(r, names); len(counts) > 0 {
 		parts = append(parts, "counters of "+strings.Join(counts, "; "))
 	}
 	lossy, bounds := linksBetween(t, r.Links, names, m)
@@ -43,7 +43,7 @@ func whereOfWorkload(t *topology.Topology, r *report.Run, w *report.Workload, m 
 	return strings.Join(parts, "; ")
 }
 
-// nodesOf is the nodes that a workload is about.
+// nodesOf returns the nodes that a workload is about.
 func nodesOf(w *report.Workload) []string {
 	if w.From != "" {
 		return []string{w.From, w.To}
@@ -51,8 +51,9 @@ func nodesOf(w *report.Workload) []string {
 	return w.Nodes
 }
 
-// told is what nodes counted that tells something, of few of them.
-func told(r *report.Run, nodes []string) []string {
+// troubleCounts returns what nodes counted that says why something was slow or failed, of
+// few of them.
+func troubleCounts(r *report.Run, nodes []string) []string {
 	const most = 3
 	var all []string
 	for i := range r.Nodes {
@@ -61,7 +62,7 @@ func told(r *report.Run, nodes []string) []string {
 			continue
 		}
 		var some []string
-		for _, name := range telling {
+		for _, name := range troubleCounters {
 			if count := n.Transport[name]; count > 0 {
 				some = append(some, fmt.Sprintf("%s %d", name, count))
 			}
@@ -77,7 +78,7 @@ func told(r *report.Run, nodes []string) []string {
 	return all
 }
 
-// incidents are the first things that befell a workload's nodes while it ran.
+// incidents returns the first things that befell a workload's nodes while it ran.
 func incidents(r *report.Run, w *report.Workload, nodes []string) string {
 	const most = 3
 	var parts []string
@@ -97,14 +98,14 @@ func incidents(r *report.Run, w *report.Workload, nodes []string) string {
 	return strings.Join(parts, ", ")
 }
 
-// lossesBetween says what links of some nodes, and between them, have lost, and why; "" if
+// lossesBetween returns what links of some nodes, and between them, have lost, and why; "" if
 // they have lost nothing.
 func lossesBetween(t *topology.Topology, links []report.Link, nodes []string) string {
 	lossy, _ := linksBetween(t, links, nodes, topology.Errors)
 	return strings.Join(lossy, "; ")
 }
 
-// linksBetween are links of some nodes, and between them: those that lost packets, and
+// linksBetween returns links of some nodes, and between them: those that lost packets, and
 // the one that bounds a metric most.
 func linksBetween(t *topology.Topology, links []report.Link, nodes []string, m topology.Metric) (lossy []string, bounds string) {
 	const most = 3

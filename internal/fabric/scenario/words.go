@@ -8,18 +8,18 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// This file is how works are told of, for people.
+// This file describes workloads for people.
 
-// place is the node that the workload is told of with: that of its only client.
-func (w *work) place() string {
+// onlyClient returns the node of the workload's client; "" if it has several.
+func (w *workloadRun) onlyClient() string {
 	if len(w.flows) == 1 {
 		return w.flows[0].from
 	}
 	return ""
 }
 
-// announcement is what the workload does, in words.
-func (w *work) announcement() string {
+// describe returns what the workload does, in words.
+func (w *workloadRun) describe() string {
 	s := w.spec
 	text := fmt.Sprintf("workload %s: ", s.Name)
 	switch {
@@ -43,9 +43,9 @@ func (w *work) announcement() string {
 	return text + fmt.Sprintf(", %s of %d nodes, flows: %d", s.Pattern, len(s.Nodes), len(w.flows))
 }
 
-// outcome is what came of the workload, in words.
-func (w *work) outcome() string {
-	t := &w.tally
+// outcome returns what came of the workload, in words.
+func (w *workloadRun) outcome() string {
+	t := &w.totals
 	if w.spec.Operation == topology.Program {
 		text := fmt.Sprintf("programs: %d, failed: %d", w.jobs.over, w.jobs.failed)
 		if f := w.jobs.measured(); f != nil && f.Gbps > 0 {
@@ -56,8 +56,8 @@ func (w *work) outcome() string {
 	return fmt.Sprintf("messages: %d, errors: %d, %s", t.messages, t.errors, words.Rate(t.gbps()))
 }
 
-// commands is the workload's programs, and where they run: of clients the first one's.
-func (w *work) commands() string {
+// commands returns the workload's programs, and where they run: of clients the first one's.
+func (w *workloadRun) commands() string {
 	s := w.spec
 	text := fmt.Sprintf("`%s` in ", words.CommandLine(s.CommandOf(0)))
 	if s.Commands == nil {
@@ -66,7 +66,7 @@ func (w *work) commands() string {
 	return text + fmt.Sprintf("%s, then `%s` in %s", s.Nodes[0], words.CommandLine(s.CommandOf(1)), nodes(s.Nodes[1:]))
 }
 
-// nodes is a list of nodes' names that is not too long.
+// nodes returns a list of nodes' names that is not too long.
 func nodes(names []string) string {
 	const most = 5
 	if len(names) <= most {

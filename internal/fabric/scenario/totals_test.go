@@ -25,7 +25,7 @@ func latencies(t testing.TB, all ...time.Duration) workload.Latency {
 // Flows that run side by side take as long as the longest of them, rounds one after the
 // other as long as all together.
 func TestTallyOfFlowsAndRounds(t *testing.T) {
-	var total tally
+	var total totals
 	ms := time.Millisecond
 	step := func(size, n uint64, seconds float64) workload.Step {
 		return workload.Step{Size: size, Messages: n, Seconds: seconds, Latency: latencies(t, ms)}
@@ -58,7 +58,7 @@ func TestFairness(t *testing.T) {
 	of := func(bytes ...uint64) float64 {
 		var flows []*flow
 		for _, n := range bytes {
-			flows = append(flows, &flow{tally: tally{bytes: n, seconds: 1}})
+			flows = append(flows, &flow{totals: totals{bytes: n, seconds: 1}})
 		}
 		return fairness(flows)
 	}
@@ -73,11 +73,11 @@ func TestFairness(t *testing.T) {
 // not overlap.
 func TestSeriesHasEverything(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		var courses []course
+		var clients []clientSeries
 		var messages, bytes uint64
 		var end float64
 		for range rapid.IntRange(1, 5).Draw(r, "clients") {
-			c := course{began: time.Duration(rapid.IntRange(0, 20000).Draw(r, "ms")) * time.Millisecond}
+			c := clientSeries{began: time.Duration(rapid.IntRange(0, 20000).Draw(r, "ms")) * time.Millisecond}
 			piece := 0.1 * float64(int(1)<<rapid.IntRange(0, 3).Draw(r, "doubled"))
 			for i := range rapid.IntRange(1, 30).Draw(r, "pieces") {
 				n := uint64(rapid.IntRange(0, 100).Draw(r, "messages"))
@@ -85,10 +85,10 @@ func TestSeriesHasEverything(t *testing.T) {
 				messages, bytes = messages+n, bytes+7*n
 			}
 			end = max(end, c.began.Seconds()+float64(len(c.samples))*piece)
-			courses = append(courses, c)
+			clients = append(clients, c)
 		}
 		before := math.Inf(-1)
-		for _, s := range series(courses) {
+		for _, s := range series(clients) {
 			if s.At < before-1e-5 || s.Seconds <= 0 || s.P50 > 10 || s.P99 > 20 {
 				r.Errorf("%+v, the piece before ended at %v", s, before)
 			}

@@ -10,9 +10,9 @@ import (
 	"github.com/ndklab/ndklab/internal/node/workload"
 )
 
-// A tally adds up what the clients of a flow, or of all flows of a workload, have
+// totals add up what the clients of a flow, or of all flows of a workload, have
 // measured, in one round or several. The zero value is nothing.
-type tally struct {
+type totals struct {
 	messages, bytes, errors          uint64
 	err                              string // the first one, in words
 	connections, reconnects, retried uint64
@@ -22,24 +22,24 @@ type tally struct {
 	longest   float64 // of this round: of the flow that took longest
 	latencies []workload.Latency
 	steps     []step
-	courses   []course
+	clients   []clientSeries
 }
 
 // A step is one size of a sweep.
 type step struct {
 	report.Step
-	longest   float64 // as in tally
+	longest   float64 // as in totals
 	latencies []workload.Latency
 }
 
-// A course is what a client did over time.
-type course struct {
+// A clientSeries is what a client did over time.
+type clientSeries struct {
 	began   time.Duration // since the run began
 	samples []workload.Sample
 }
 
 // add adds what a client has measured that began then.
-func (t *tally) add(r *workload.Result, began time.Duration) {
+func (t *totals) add(r *workload.Result, began time.Duration) {
 	t.messages += r.Messages
 	t.bytes += r.Bytes
 	t.errors += r.Errors
@@ -50,7 +50,7 @@ func (t *tally) add(r *workload.Result, began time.Duration) {
 	t.longest = max(t.longest, r.Seconds)
 	t.latencies = append(t.latencies, r.Latency)
 	if len(r.Series) > 0 {
-		t.courses = append(t.courses, course{began, r.Series})
+		t.clients = append(t.clients, clientSeries{began, r.Series})
 	}
 	for _, s := range r.Steps {
 		i := slices.IndexFunc(t.steps, func(have step) bool { return have.Size == s.Size })
@@ -67,7 +67,7 @@ func (t *tally) add(r *workload.Result, began time.Duration) {
 }
 
 // endRound is called when all flows are over that run at the same time.
-func (t *tally) endRound() {
+func (t *totals) endRound() {
 	t.seconds += t.longest
 	t.longest = 0
 	for i := range t.steps {
@@ -77,14 +77,14 @@ func (t *tally) endRound() {
 	}
 }
 
-func (t *tally) note(text string) {
+func (t *totals) note(text string) {
 	if t.err == "" {
 		t.err = text
 	}
 }
 
-// gbps is the payload of the rounds that are over, 10^9 bits per second.
-func (t *tally) gbps() float64 { return gbps(t.bytes, t.seconds) }
+// gbps returns the payload of the rounds that are over, 10^9 bits per second.
+func (t *totals) gbps() float64 { return gbps(t.bytes, t.seconds) }
 
 func gbps(bytes uint64, seconds float64) float64 {
 	if seconds <= 0 {
@@ -93,7 +93,7 @@ func gbps(bytes uint64, seconds float64) float64 {
 	return float64(bytes) * 8 / seconds / 1e9
 }
 
-// merged is latencies together.
+// merged adds latencies up.
 func merged(all []workload.Latency) *workload.Latencies {
 	l := new(workload.Latencies)
 	for _, one := range all {
@@ -111,7 +111,7 @@ func latency(l *workload.Latencies) report.Latency {
 	}
 }
 
-// distribution is the latencies as a curve, a point for each percent, and some more
+// distribution returns the latencies as a curve, a point for each percent, and some more
 // where the few slow ones are.
 func distribution(l *workload.Latencies) []report.Quantile {
 	if l.Count() == 0 {
@@ -136,7 +136,7 @@ func distribution(l *workload.Latencies) []report.Quantile {
 }
 
 // result fills in a workload's or a flow's numbers, and returns its latencies.
-func (t *tally) result(r *report.Workload) *workload.Latencies {
+func (t *totals) result(r *report.Workload) *workload.Latencies {
 	r.Messages, r.Bytes, r.Errors, r.Error = t.messages, t.bytes, t.errors, t.err
 	r.Connections, r.Reconnects, r.Retried, r.Recovered = t.connections, t.reconnects, t.retried, t.recovered
 	r.Seconds, r.Gbps = t.seconds, t.gbps()
@@ -151,17 +151,17 @@ func (t *tally) result(r *report.Workload) *workload.Latencies {
 	return l
 }
 
-// usualPiece is how long the pieces of a course are unless it is a long one, in seconds.
+// usualPiece is how long the pieces of a clientSeries are unless it is a long one, in seconds.
 const usualPiece = 0.1
 
 // mostSamples bounds a series.
 const mostSamples = 4096
 
-// series adds up courses, piece by piece. Of latencies that cannot be added up it takes
+// series adds up clients, piece by piece. Of latencies that cannot be added up it takes
 // the mean of the medians, by messages, and the largest of the 99th percentiles.
-func series(courses []course) []report.Sample {
+func series(clients []clientSeries) []report.Sample {
 	var begin, end, piece float64 = math.Inf(1), 0, usualPiece
-	for _, c := range courses {
+	for _, c := range clients {
 		last := c.samples[len(c.samples)-1]
 		begin = min(begin, c.began.Seconds()+c.samples[0].At)
 		end = max(end, c.began.Seconds()+last.At+last.Seconds)
@@ -173,7 +173,7 @@ func series(courses []course) []report.Sample {
 		piece *= 2
 	}
 	pieces := map[int]*report.Sample{}
-	for _, c := range courses {
+	for _, c := range clients {
 		for _, s := range c.samples {
 			from := c.began.Seconds() + s.At
 			i := int((from + s.Seconds/2 - begin) / piece)
@@ -200,15 +200,15 @@ func series(courses []course) []report.Sample {
 	return all
 }
 
-// round is a time in seconds without the noise of sums, to the microsecond.
+// round returns a time in seconds without the noise of sums, to the microsecond.
 func round(seconds float64) float64 { return math.Round(seconds*1e6) / 1e6 }
 
-// fairness is Jain's index of flows' throughputs: 1 if all are equal, 1/n if one of n
+// fairness returns Jain's index of flows' throughputs: 1 if all are equal, 1/n if one of n
 // has everything. It is 0 if none has anything.
 func fairness(flows []*flow) float64 {
 	var sum, squares float64
 	for _, f := range flows {
-		x := f.tally.gbps()
+		x := f.totals.gbps()
 		sum += x
 		squares += x * x
 	}
@@ -218,29 +218,29 @@ func fairness(flows []*flow) float64 {
 	return sum * sum / (float64(len(flows)) * squares)
 }
 
-// report is the result of the workload.
-func (w *work) report() report.Workload {
+// report returns the result of the workload.
+func (w *workloadRun) report() report.Workload {
 	s := w.spec
 	r := report.Workload{
 		Name: s.Name, From: s.From, To: s.To, Pattern: string(s.Pattern), Nodes: s.Nodes,
 		Operation: string(s.Operation), Measure: string(s.Measure), Size: s.Size, Mixed: s.Mixed, Depth: s.Depth, QPs: s.QPs,
 	}
-	w.tally.endRound() // of one that was interrupted
-	r.CDF, r.Series = distribution(w.tally.result(&r)), series(w.tally.courses)
-	if r.Error != "" && w.drops != "" {
-		r.Error += "; until then, on the way: " + w.drops
+	w.totals.endRound() // of one that was interrupted
+	r.CDF, r.Series = distribution(w.totals.result(&r)), series(w.totals.clients)
+	if r.Error != "" && w.losses != "" {
+		r.Error += "; until then, on the way: " + w.losses
 	}
 	r.Began, r.Ended = w.beganAt.Seconds(), w.endedAt.Seconds()
 	r.Verified = s.Verify && r.Errors == 0 && r.Messages > 0
 	for _, f := range w.flows {
-		f.tally.endRound()
+		f.totals.endRound()
 		r.Verified = r.Verified && !f.unproven
 	}
 	if len(w.flows) > 1 {
 		for _, f := range w.flows {
 			var n report.Workload
-			f.tally.steps = nil // a flow's report has none
-			f.tally.result(&n)
+			f.totals.steps = nil // a flow's report has none
+			f.totals.result(&n)
 			r.Flows = append(r.Flows, report.Flow{
 				From: f.from, To: f.to, Messages: n.Messages, Bytes: n.Bytes, Errors: n.Errors, Error: n.Error,
 				Seconds: n.Seconds, Gbps: n.Gbps, Latency: n.Latency,
