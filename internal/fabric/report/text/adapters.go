@@ -74,14 +74,14 @@ func WriteAdapter(w io.Writer, n report.NodeAdapter) error {
 	text := fmt.Sprintf("%s, %s, version %s, VendorId 0x%06X, DeviceId 0x%X, receive buffer: %s, open instances: %d",
 		adapterState(a, n.NodeState), i.RdmaTechnology, i.Version, i.VendorID, i.DeviceID, receiveBuffer(a.ReceiveBuffer), a.Instances)
 	p.hanging(p.paint, lead, text)
-	p.addresses(a.Addresses)
-	p.limits(a)
-	p.flags(i.AdapterFlags)
-	p.configuration(&a.Configuration)
+	writeAddresses(p, a.Addresses)
+	writeLimits(p, a)
+	writeFlags(p, i.AdapterFlags)
+	writeConfiguration(p, &a.Configuration)
 	return p.flush()
 }
 
-func (p *page) addresses(addresses []adapter.Address) {
+func writeAddresses(p *page, addresses []adapter.Address) {
 	t := table{columns: []column{
 		{title: "address"}, {title: "interface"}, {title: "MTU", right: true}, {title: "RoCE frame size", right: true},
 	}}
@@ -91,8 +91,8 @@ func (p *page) addresses(addresses []adapter.Address) {
 	p.table(&t)
 }
 
-// limits writes a row for each field of the provider's structures that is a limit.
-func (p *page) limits(a *adapter.State) {
+// writeLimits writes a row for each field of the provider's structures that is a limit.
+func writeLimits(p *page, a *adapter.State) {
 	each := table{columns: []column{{title: "limits of each consumer (NDK_ADAPTER_INFO)"}, {title: "", right: true}}}
 	for limit, value := range reflect.ValueOf(a.Info).Fields() {
 		switch limit.Tag.Get("unit") {
@@ -121,7 +121,7 @@ func (p *page) limits(a *adapter.State) {
 	p.table(&all)
 }
 
-func (p *page) flags(set provider.AdapterFlags) {
+func writeFlags(p *page, set provider.AdapterFlags) {
 	t := table{columns: []column{{title: "flags (NDK_ADAPTER_FLAG_)"}, {title: ""}}}
 	for _, f := range provider.AdapterFlagNames {
 		value := "no"
@@ -133,7 +133,7 @@ func (p *page) flags(set provider.AdapterFlags) {
 	p.table(&t)
 }
 
-func (p *page) configuration(c *provider.Configuration) {
+func writeConfiguration(p *page, c *provider.Configuration) {
 	t := table{columns: []column{{title: "configuration"}, {title: ""}}}
 	direct, size := "1 (may be enabled)", "the largest that fits"
 	if c.NetworkDirect == 0 {

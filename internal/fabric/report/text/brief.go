@@ -246,21 +246,6 @@ func checkTotals(checks []report.Check) string {
 	return fmt.Sprintf("%s: %d failed", words.Plural(len(checks), "check"), failed)
 }
 
-// totals begins a section with what sums up the rows of a full report. Behind it stand so
-// many of the rows, which are those that which names.
-func (p *page) totals(text string, rows int, which string) {
-	p.section()
-	if rows > 0 {
-		text += fmt.Sprintf(". The %d %s:", rows, which)
-	}
-	for i, line := range wrap(text, p.width-2) {
-		if i > 0 {
-			line = "  " + line
-		}
-		p.line(p.paint.bold(line))
-	}
-}
-
 // hasAdapter reports whether a node has counters of an adapter.
 func hasAdapter(n *report.Node) bool {
 	return n.Kind != string(topology.Switch) && n.Kind != string(topology.Router)

@@ -19,13 +19,13 @@ func WriteConnections(w io.Writer, c *report.Connections) error {
 		p.section()
 		p.line("no connections, listeners or shared endpoints")
 	} else {
-		p.connections(c.Connections)
+		writeConnectionTable(p, c.Connections)
 	}
-	p.states(c.Nodes)
+	writeNodeStates(p, c.Nodes)
 	return p.flush()
 }
 
-func (p *page) connections(list []adapter.Connection) {
+func writeConnectionTable(p *page, list []adapter.Connection) {
 	t := table{columns: []column{
 		{title: "node", wraps: true}, {title: "mode"}, {title: "If\nIndex", right: true}, {title: "type"},
 		{title: "local address", wraps: true}, {title: "foreign address", wraps: true}, {title: "PID", right: true},
@@ -52,10 +52,10 @@ func (p *page) connections(list []adapter.Connection) {
 	p.table(&t)
 }
 
-// below is a cell with a second line, if there is one.
+// below returns a cell with a second line, if there is one.
 func below(first, second string) string { return strings.TrimSuffix(first+"\n"+second, "\n") }
 
-// qpn is the number of a queue pair, "-" if there is none.
+// qpn returns the number of a queue pair, "-" if there is none.
 func qpn(number uint32) string {
 	if number == 0 {
 		return "-"

@@ -15,9 +15,9 @@ import (
 // NDIS, in their order there, then the transport's.
 func WriteCounters(w io.Writer, nodes []report.Node) error {
 	p := newPage(w)
-	p.matrix("NDIS counter", report.NDISNames(), nodes, ndis)
-	p.matrix("transport counter", report.TransportNames(nodes), nodes, transport)
-	p.trouble(nodes)
+	writeCounterTable(p, "NDIS counter", report.NDISNames(), nodes, ndis)
+	writeCounterTable(p, "transport counter", report.TransportNames(nodes), nodes, transport)
+	writeNodeTrouble(p, nodes)
 	return p.flush()
 }
 
@@ -25,8 +25,8 @@ func WriteCounters(w io.Writer, nodes []report.Node) error {
 func ndis(n *report.Node) map[string]uint64      { return n.Counters }
 func transport(n *report.Node) map[string]uint64 { return n.Transport }
 
-// matrix writes counters as rows of a table in which each node has a column.
-func (p *page) matrix(title string, names []string, nodes []report.Node, of func(*report.Node) map[string]uint64) {
+// writeCounterTable writes counters as rows of a table in which each node has a column.
+func writeCounterTable(p *page, title string, names []string, nodes []report.Node, of func(*report.Node) map[string]uint64) {
 	if len(names) == 0 || len(nodes) == 0 {
 		return
 	}
@@ -48,16 +48,16 @@ func (p *page) matrix(title string, names []string, nodes []report.Node, of func
 	p.table(&t)
 }
 
-// trouble says which nodes are not ready, and why.
-func (p *page) trouble(nodes []report.Node) {
+// writeNodeTrouble writes which nodes are not ready, and why.
+func writeNodeTrouble(p *page, nodes []report.Node) {
 	states := make([]report.NodeState, len(nodes))
 	for i := range nodes {
 		states[i] = nodes[i].NodeState
 	}
-	p.states(states)
+	writeNodeStates(p, states)
 }
 
-func (p *page) states(nodes []report.NodeState) {
+func writeNodeStates(p *page, nodes []report.NodeState) {
 	first := true
 	for _, n := range nodes {
 		if n.State == core.NodeIsReady && n.Reason == "" {
@@ -97,9 +97,9 @@ func WriteChanges(w io.Writer, c *report.Changes) error {
 	}
 	p.line(p.paint.bold(when))
 	p.started = false // no empty line behind this one
-	p.matrix("NDIS counter", names, c.Nodes, ndis)
-	p.matrix("transport counter", below, c.Nodes, transport)
-	p.trouble(c.Nodes)
+	writeCounterTable(p, "NDIS counter", names, c.Nodes, ndis)
+	writeCounterTable(p, "transport counter", below, c.Nodes, transport)
+	writeNodeTrouble(p, c.Nodes)
 	p.line("")
 	return p.flush()
 }

@@ -13,11 +13,11 @@ import (
 // and how to get there.
 func WriteExternals(w io.Writer, externals []report.External) error {
 	p := newPage(w)
-	p.externals(externals)
+	writeExternalEnds(p, externals)
 	return p.flush()
 }
 
-func (p *page) externals(externals []report.External) {
+func writeExternalEnds(p *page, externals []report.External) {
 	for i := range externals {
 		x := &externals[i]
 		p.section()

@@ -13,19 +13,19 @@ import (
 func WriteLinks(w io.Writer, links []report.Link) error {
 	p := newPage(w)
 	p.full = true
-	p.settings(links)
-	p.links(links)
+	writeSettingsTable(p, links)
+	writeLinkTable(p, links)
 	return p.flush()
 }
 
 // WriteSettings writes for people what links are set to.
 func WriteSettings(w io.Writer, links []report.Link) error {
 	p := newPage(w)
-	p.settings(links)
+	writeSettingsTable(p, links)
 	return p.flush()
 }
 
-func (p *page) settings(links []report.Link) {
+func writeSettingsTable(p *page, links []report.Link) {
 	t := table{columns: []column{{title: "link"}, {title: "engine"}, {title: "state"}, {title: "settings", wraps: true}}}
 	for i, l := range links {
 		for end, d := range l.Directions {
@@ -42,7 +42,7 @@ func (p *page) settings(links []report.Link) {
 	p.table(&t)
 }
 
-func (p *page) links(links []report.Link) {
+func writeLinkTable(p *page, links []report.Link) {
 	if len(links) == 0 {
 		return
 	}
@@ -69,14 +69,14 @@ func (p *page) links(links []report.Link) {
 		t.add(append(row, figures(d)...)...)
 	}
 	p.table(&t)
-	p.linkStories(shown)
-	p.lateness(shown)
+	writeLinkStories(p, shown)
+	writeLateness(p, shown)
 }
 
-// lateness says how late the packets of the direction left whose 10th percentile was
+// writeLateness writes how late the packets of the direction left whose 10th percentile was
 // latest, which a busy machine does not spoil: of those that left their tolerance, on a
 // full page of all.
-func (p *page) lateness(shown []side) {
+func writeLateness(p *page, shown []side) {
 	var name string
 	var worst *report.Lateness
 	for _, s := range shown {
@@ -119,8 +119,8 @@ func figures(d *report.Direction) []string {
 	return cells
 }
 
-// linkStories says what there is to say of links besides their tables.
-func (p *page) linkStories(shown []side) {
+// writeLinkStories writes what there is to say of links besides their tables.
+func writeLinkStories(p *page, shown []side) {
 	first := true
 	tell := func(lead, text string, in func(string) string) {
 		if first {

@@ -18,12 +18,12 @@ func WriteInspection(w io.Writer, lab, state string, seed uint64, nodes []report
 	p.full, p.brief = detail == Full, detail == Brief && rowsOf(nodes, links) > screen
 	p.section()
 	p.line(fmt.Sprintf("lab %s: %s, seed %d", lab, state, seed))
-	p.nodes(nodes)
+	writeNodes(p, nodes)
 	if !p.brief {
-		p.usage(nodes)
+		writeUsage(p, nodes)
 	}
-	p.links(links)
-	p.externals(externals)
+	writeLinkTable(p, links)
+	writeExternalEnds(p, externals)
 	if p.brief {
 		p.section()
 		p.paragraph("", "some rows are left out: `ndklab inspect -v` prints them, and -o json has them")
@@ -71,7 +71,7 @@ var transportTroubles = []struct{ name, words string }{
 	{"bad_length", "of a wrong length"},
 }
 
-func (p *page) nodes(nodes []report.Node) {
+func writeNodes(p *page, nodes []report.Node) {
 	if len(nodes) == 0 {
 		return
 	}
@@ -110,10 +110,10 @@ func (p *page) nodes(nodes []report.Node) {
 			p.paragraph(n.Name+": ", story)
 		}
 	}
-	p.ports(nodes)
+	writePorts(p, nodes)
 }
 
-// nodeStory says what there is to say of a node besides its counters.
+// nodeStory returns what there is to say of a node besides its counters.
 func nodeStory(n *report.Node) string {
 	var parts []string
 	if n.Kind == string(topology.Router) {
@@ -134,7 +134,7 @@ func nodeStory(n *report.Node) string {
 	return strings.Join(append(parts, packetTrouble(n.Transport)...), ", ")
 }
 
-// nodeTrouble says what is wrong with a node, and what went wrong there.
+// nodeTrouble returns what is wrong with a node, and what went wrong there.
 func nodeTrouble(n *report.Node) string {
 	parts := append(condition(n), restarts(n)...)
 	for _, name := range failureCounters {
@@ -145,7 +145,7 @@ func nodeTrouble(n *report.Node) string {
 	return strings.Join(append(parts, packetTrouble(n.Transport)...), ", ")
 }
 
-// condition says what of a node's state is not as it always is.
+// condition returns what is unusual about a node's state.
 func condition(n *report.Node) (parts []string) {
 	if n.State != "" && n.State != core.NodeIsReady || n.Reason != "" {
 		state := n.State
@@ -164,7 +164,7 @@ func condition(n *report.Node) (parts []string) {
 	return parts
 }
 
-// restarts says how often a node was started again, if it was.
+// restarts returns how often a node was started again, if it was.
 func restarts(n *report.Node) []string {
 	if n.Restarts == 0 {
 		return nil
@@ -172,7 +172,7 @@ func restarts(n *report.Node) []string {
 	return []string{fmt.Sprintf("restarts: %d", n.Restarts)}
 }
 
-// packetTrouble says what went wrong with packets, by the transport's counters.
+// packetTrouble returns what went wrong with packets, by the transport's counters.
 func packetTrouble(counters map[string]uint64) (parts []string) {
 	for _, t := range transportTroubles {
 		if value := counters[t.name]; value > 0 {
@@ -182,8 +182,8 @@ func packetTrouble(counters map[string]uint64) (parts []string) {
 	return parts
 }
 
-// ports writes the ports of switches, each with where its link leads.
-func (p *page) ports(nodes []report.Node) {
+// writePorts writes the ports of switches, each with where its link leads.
+func writePorts(p *page, nodes []report.Node) {
 	t := table{columns: []column{
 		{title: "port", wraps: true}, {title: "to", wraps: true}, {title: "state"}, {title: "MACs", right: true},
 	}}
@@ -202,8 +202,8 @@ func (p *page) ports(nodes []report.Node) {
 	}
 }
 
-// usage writes what nodes with limits have used, next to these.
-func (p *page) usage(nodes []report.Node) {
+// writeUsage writes what nodes with limits have used, next to these.
+func writeUsage(p *page, nodes []report.Node) {
 	t := table{columns: []column{
 		{title: "node", wraps: true},
 		{title: "cpu\nused", right: true}, {title: "throttled", right: true}, {title: "limit", right: true},
@@ -227,7 +227,7 @@ func (p *page) usage(nodes []report.Node) {
 
 func seconds(s float64) string { return words.Duration(s * 1e6) }
 
-// cell is a value for people; "-" is none.
+// cell returns a value for people; "-" is none.
 func cell[T any](value *T, format func(T) string) string {
 	if value == nil {
 		return "-"

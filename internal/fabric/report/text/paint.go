@@ -22,7 +22,7 @@ func (on paint) bold(text string) string  { return on.in("1", text) }
 func (on paint) red(text string) string   { return on.in("31", text) }
 func (on paint) green(text string) string { return on.in("32", text) }
 
-// in is text in an SGR attribute (ECMA-48, 8.3.117).
+// in returns text with an SGR attribute (ECMA-48, 8.3.117).
 func (on paint) in(attribute, text string) string {
 	if !on {
 		return text

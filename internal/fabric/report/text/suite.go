@@ -42,7 +42,7 @@ func WriteSuite(w io.Writer, s *report.Suite) error {
 		if !r.Passed {
 			p.section()
 			p.hanging(p.paint, r.Lab+": ", words.Failure(r))
-			p.reasons(r)
+			writeFailures(p, r)
 		}
 	}
 	if len(s.NotRun) > 0 {
@@ -57,9 +57,9 @@ func WriteSuite(w io.Writer, s *report.Suite) error {
 	return p.flush()
 }
 
-// reasons says what has failed of a run, and what there is of it. The last lines are not
+// writeFailures writes what has failed of a run, and what there is of it. The last lines are not
 // wrapped: they are there to be copied.
-func (p *page) reasons(r *report.Run) {
+func writeFailures(p *page, r *report.Run) {
 	for i := range r.Checks {
 		if c := &r.Checks[i]; !c.Passed {
 			p.paragraph(c.Name+": ", words.CheckFailure(c))

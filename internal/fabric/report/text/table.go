@@ -68,7 +68,7 @@ func (t *table) lines(width int) (all []line) {
 	return all
 }
 
-// parts is the table itself or, if it is too wide, tables of some of its columns each.
+// parts returns the table itself or, if it is too wide, tables of some of its columns each.
 func (t *table) parts(width int) []*table {
 	least := make([]int, len(t.columns)) // that the columns take
 	sum := -len(gap)
@@ -105,7 +105,7 @@ func (t *table) parts(width int) []*table {
 	return parts
 }
 
-// only is the table with some of its columns.
+// only returns the table with some of its columns.
 func (t *table) only(columns []int) *table {
 	part := &table{}
 	for _, i := range columns {
@@ -125,7 +125,7 @@ func (t *table) only(columns []int) *table {
 	return part
 }
 
-// natural is the width of a column whose cells are not broken.
+// natural returns the width of a column whose cells are not broken.
 func (t *table) natural(i int) int {
 	widest := lineWidth(t.columns[i].title)
 	for _, row := range t.rows {
@@ -163,7 +163,7 @@ func (t *table) layOut(width int) (lines []string, titles int) {
 	return lines, titles
 }
 
-// widths are the columns' widths: as wide as their cells, but for those that
+// widths returns the columns' widths: as wide as their cells, but for those that
 // wrap, the widest ones first, when the table is too wide.
 func (t *table) widths(width int) []int {
 	widths := make([]int, len(t.columns))
@@ -225,7 +225,7 @@ func (t *table) line(cells [][]string, widths []int, bottom bool) []string {
 // tie is a space that no line is broken at.
 const tie = "\u00a0"
 
-// whole is text whose line is not broken, unless it is long.
+// whole returns text whose line is not broken, unless it is long.
 func whole(text string) string {
 	if utf8.RuneCountInString(text) > width/2 {
 		return text
@@ -233,7 +233,7 @@ func whole(text string) string {
 	return strings.ReplaceAll(text, " ", tie)
 }
 
-// lineWidth is the width of the widest line of text.
+// lineWidth returns the width of the widest line of text.
 func lineWidth(text string) int {
 	widest := 0
 	for line := range strings.SplitSeq(text, "\n") {
@@ -277,7 +277,7 @@ func breakAt(runes []rune) int {
 	return most
 }
 
-// plain is text without what would move the cursor or colour the terminal: it
+// plain returns text without what would move the cursor or colour the terminal: it
 // may come from a node.
 func plain(text string) string {
 	return strings.Map(func(r rune) rune {

@@ -271,7 +271,7 @@ func TestMissingRecords(t *testing.T) {
 	} {
 		var b strings.Builder
 		p := newPage(&b)
-		p.recorded(&r)
+		writeRecorded(p, &r)
 		if err := p.flush(); err != nil || !strings.HasSuffix(b.String(), want) {
 			t.Errorf("got %q, %v, want %q", b.String(), err, want)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// latencies is the heads of a table's columns of latency.
+// latencies are a table's columns of latency.
 var latencies = []column{
 	{title: "latency\np50", right: true}, {title: "p99", right: true}, {title: "p99.99", right: true}, {title: "max", right: true},
 }
@@ -26,9 +26,9 @@ func latencyCells(l *report.Latency) []string {
 	return cells
 }
 
-// workloads are in one table, what else there is to say of some below it, and then the flows
-// and sweeps of those that have them.
-func (p *page) workloads(workloads []report.Workload) {
+// writeWorkloads writes workloads in one table, what else there is to say of some below it,
+// and then the flows and sweeps of those that have them.
+func writeWorkloads(p *page, workloads []report.Workload) {
 	if len(workloads) == 0 {
 		return
 	}
@@ -64,19 +64,19 @@ func (p *page) workloads(workloads []report.Workload) {
 		if story := words.WorkloadStory(w); story != "" {
 			p.paragraph(w.Name+": ", story)
 		}
-		p.output(w)
+		writeOutput(p, w)
 	}
 	for i := range workloads {
-		p.flows(&workloads[i])
-		p.steps(&workloads[i])
+		writeFlows(p, &workloads[i])
+		writeSteps(p, &workloads[i])
 	}
 }
 
 // mostOutput bounds the last lines of a program that a report for people has.
 const mostOutput = 10
 
-// output is the end of what the programs of a workload that failed printed.
-func (p *page) output(w *report.Workload) {
+// writeOutput writes the end of what the programs of a workload that failed printed.
+func writeOutput(p *page, w *report.Workload) {
 	if w.Output == "" || !w.Failed() {
 		return
 	}
@@ -88,7 +88,7 @@ func (p *page) output(w *report.Workload) {
 	}
 }
 
-// cut is as much of a line as there is room for.
+// cut returns as much of a line as there is room for.
 func cut(line string, room int) string {
 	if runes := []rune(line); len(runes) > room {
 		return string(runes[:room-4]) + " ..."
@@ -100,8 +100,8 @@ func cut(line string, room int) string {
 // all.
 const mostFlows = 16
 
-// flows are those of a workload that has several: all, or the slowest ones.
-func (p *page) flows(w *report.Workload) {
+// writeFlows writes those of a workload that has several: all, or the slowest ones.
+func writeFlows(p *page, w *report.Workload) {
 	if len(w.Flows) < 2 {
 		return
 	}
@@ -126,7 +126,7 @@ func (p *page) flows(w *report.Workload) {
 	p.table(&t)
 }
 
-// flowOutcome says how a flow ended.
+// flowOutcome returns how a flow ended.
 func flowOutcome(f *report.Flow) string {
 	text := "no errors"
 	switch {
@@ -143,8 +143,8 @@ func flowOutcome(f *report.Flow) string {
 	return text
 }
 
-// steps are those of a sweep over sizes.
-func (p *page) steps(w *report.Workload) {
+// writeSteps writes those of a sweep over sizes.
+func writeSteps(p *page, w *report.Workload) {
 	if len(w.Steps) == 0 {
 		return
 	}
