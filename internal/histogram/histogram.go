@@ -45,7 +45,7 @@ type page struct {
 // pageLen is a power of two, not above 2^precision.
 const pageLen = 64
 
-// New is a histogram with no values, whose precision is 6 to 24.
+// New returns a histogram with no values, whose precision is 6 to 24.
 func New(precision int) *Histogram { return &Histogram{precision: precision} }
 
 // Count returns the number of values.
@@ -155,14 +155,14 @@ func (h *Histogram) Clear() {
 	}
 }
 
-// Index is the bucket of a value. Buckets are numbered from 0, by their values.
+// Index returns the bucket of a value. Buckets are numbered from 0, by their values.
 func (h *Histogram) Index(value int64) int {
 	value = max(value, 0)
 	shift := max(0, bits.Len64(uint64(value))-h.precision-1)
 	return shift<<h.precision + int(value>>shift)
 }
 
-// Lowest is the lowest value of a bucket, and Highest the highest.
+// Lowest returns the lowest value of a bucket, and Highest the highest.
 func (h *Histogram) Lowest(index int) int64 {
 	shift := h.shift(index)
 	return int64(index-shift<<h.precision) << shift
@@ -172,7 +172,7 @@ func (h *Histogram) Highest(index int) int64 {
 	return h.Lowest(index) + 1<<h.shift(index) - 1
 }
 
-// shift is the binary logarithm of a bucket's width.
+// shift returns the binary logarithm of a bucket's width.
 func (h *Histogram) shift(index int) int { return max(0, index>>h.precision-1) }
 
 // Buckets yields the buckets that have values, in their order, with the number of values.
@@ -208,7 +208,7 @@ func (p *page) each(index int, yield func(int, uint64) bool) bool {
 	return true
 }
 
-// Ranked is the bucket of the value which is at that place, from 1, in the order of all. It
+// Ranked returns the bucket of the value which is at that place, from 1, in the order of all. It
 // is 0 if there are no values.
 func (h *Histogram) Ranked(rank uint64) (bucket int) {
 	seen := uint64(0)

@@ -62,7 +62,7 @@ func (f *Figures) none() bool {
 	return f.Messages == 0 && f.Bytes == 0 && f.Gbps == 0 && f.MessageRate == 0 && f.Latency == (report.Latency{}) && len(f.Steps) == 0
 }
 
-// slower is of two latencies the larger of each figure, and the smaller of the least.
+// slower returns the larger of two latencies, figure by figure, and the smaller of their minima.
 func slower(a, b report.Latency) report.Latency {
 	least := min(a.Min, b.Min)
 	if least == 0 { // one of them has none
@@ -74,7 +74,7 @@ func slower(a, b report.Latency) report.Latency {
 	}
 }
 
-// numbers are the numbers that a line consists of. Known is false if there is another word.
+// numbers returns the numbers that a line consists of. Known is false if there is another word.
 func numbers(line string) (all []float64, known bool) {
 	for _, word := range strings.Fields(line) {
 		n, err := strconv.ParseFloat(word, 64)

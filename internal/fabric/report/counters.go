@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// NDISNames are the names of the counters of an adapter, in the order of
+// NDISNames returns the names of the counters of an adapter, in the order of
 // NDIS_NDK_PERFORMANCE_COUNTERS (ndkpi.md 3.5).
 func NDISNames() []string {
 	return []string{
@@ -15,12 +15,12 @@ func NDISNames() []string {
 	}
 }
 
-// TransportNames are the names of the transport's counters that any of the nodes has, sorted.
+// TransportNames returns the names of the transport's counters that any of the nodes has, sorted.
 func TransportNames(nodes []Node) []string {
 	return namesOf(nodes, func(n *Node) []map[string]uint64 { return []map[string]uint64{n.Transport} })
 }
 
-// CounterNames are the names of the counters, of either set, that any of the nodes has,
+// CounterNames returns the names of the counters, of either set, that any of the nodes has,
 // sorted.
 func CounterNames(nodes []Node) []string { return namesOf(nodes, (*Node).counters) }
 

@@ -128,7 +128,7 @@ func (w *Workload) Failed() bool {
 	return w.Errors > 0 || w.Error != "" || w.ExitStatus != nil && *w.ExitStatus != 0
 }
 
-// Slowest are a workload's flows; of more than so many, the slowest ones, failed ones first.
+// Slowest returns a workload's flows; of more than so many, the slowest ones, failed ones first.
 func (w *Workload) Slowest(most int) []Flow {
 	if len(w.Flows) <= most {
 		return w.Flows

@@ -56,7 +56,7 @@ type linkFigures struct {
 	Reordered uint64 `json:"reordered"`
 }
 
-// figuresOf are the figures of a run. They are rounded to nine digits: the last ones of a
+// figuresOf returns the figures of a run. They are rounded to nine digits: the last ones of a
 // quotient may differ between processors.
 func figuresOf(r *report.Run) figures {
 	f := figures{Lab: r.Lab, Seed: r.Seed, Seconds: nineDigits(r.Seconds), Transport: map[string]uint64{}}
@@ -155,7 +155,7 @@ func readRuns(content []byte) (map[string]map[string]string, error) {
 
 func nameOf(lab string, seed uint64) string { return fmt.Sprintf("%s with seed %d", lab, seed) }
 
-// flat is the figures of a run by name, such as "ping latency_us.p99", as JSON has them.
+// flat returns the figures of a run by name, such as "ping latency_us.p99", as JSON has them.
 func flat(text []byte) (map[string]string, error) {
 	var all map[string]any
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -227,7 +227,7 @@ func (b *Baseline) Hold(r *report.Run) error {
 	return nil
 }
 
-// figure is a figure in words.
+// figure returns a figure in words.
 func figure(text string) string {
 	if text == "" {
 		return "none"

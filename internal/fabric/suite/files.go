@@ -13,7 +13,7 @@ import (
 // Suffix ends the names of files that are found without being named.
 const Suffix = ".ndklab.yaml"
 
-// Find is the topology files that paths name: files as they are, and all *.ndklab.yaml in
+// Find returns the topology files that paths name: files as they are, and all *.ndklab.yaml in
 // folders and the folders in them, in the order of their names, but for folders whose
 // names begin with a dot. A file that is found again, also by another path or through a
 // link, is in again alone.
@@ -43,7 +43,7 @@ func Find(paths []string) (files []string, again []Again, err error) {
 // An Again is a path of a file that was found before, by the path First.
 type Again struct{ Path, First string }
 
-// String says that it is run once.
+// String returns a message that the file is run once.
 func (a Again) String() string {
 	if a.Path == a.First {
 		return a.First + " is named more than once: it runs once (--count runs files several times)"

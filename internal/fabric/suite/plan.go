@@ -26,7 +26,7 @@ type File struct {
 // overhead is what a run takes beside its workloads and timeline, about.
 const overhead = 500 * time.Millisecond
 
-// FileOf is the File of a topology that was read from a path.
+// FileOf returns the File of a topology that was read from a path.
 func FileOf(path string, t *topology.Topology) File {
 	var last time.Duration
 	for i := range t.Workloads {
@@ -58,10 +58,10 @@ func ParseShard(text string) (Shard, error) {
 	return Shard{int(index), int(of)}, nil
 }
 
-// String is the shard as ParseShard reads it.
+// String returns the shard as ParseShard reads it.
 func (s Shard) String() string { return fmt.Sprintf("%d/%d", s.Index, s.Of) }
 
-// Pick is the files of the shard, in the order of files. It depends on the files alone,
+// Pick returns the files of the shard, in the order of files. It depends on the files alone,
 // so that all machines agree, and each file is in one shard: the files are dealt out, the
 // longest first, each to the shard with the least to do.
 func (s Shard) Pick(files []File) []File {
@@ -89,7 +89,7 @@ func (s Shard) Pick(files []File) []File {
 	return slices.DeleteFunc(slices.Clone(files), func(f File) bool { return !mine[f.Path] })
 }
 
-// Plan is the cases of files, each run that many times, pass after pass. A file's first
+// Plan returns the cases of files, each run that many times, pass after pass. A file's first
 // pass has the seed that is given, or that of the file, or one that is drawn; those after
 // it have the seeds that follow that one. seed is nil if none is given.
 //
@@ -133,7 +133,7 @@ func Plan(files []File, passes int, aside bool, seed *uint64, draw func() (uint6
 	return cases, nil
 }
 
-// numbered is a lab's name with the first number from n on with which it is not taken, and
+// numbered returns a lab's name with the first number from n on with which it is not taken, and
 // now is.
 func numbered(name string, n int, taken map[string]bool) string {
 	for ; ; n++ {

@@ -194,7 +194,7 @@ func (p *pass) attempt(ctx context.Context, c Case) Outcome {
 	return o
 }
 
-// failed is the report of a run that could not be made.
+// failed returns the report of a run that could not be made.
 func failed(c Case, err error) *report.Run {
 	return &report.Run{
 		Lab: c.Lab, Seed: c.Seed, Problems: []string{err.Error()},
@@ -203,7 +203,7 @@ func failed(c Case, err error) *report.Run {
 	}
 }
 
-// Report is the result as reports have it, with how long all of it took.
+// Report returns the result as reports have it, with how long all of it took.
 func (r *Result) Report(wall time.Duration) *report.Suite {
 	s := &report.Suite{Passed: len(r.Unfinished) == 0, Labs: []*report.Run{}, Interrupted: r.Interrupted, WallSeconds: wall.Seconds()}
 	for i := range r.Outcomes {

@@ -251,7 +251,7 @@ func callAll(functions []func()) {
 	}
 }
 
-// Progress is how far each of the clients is, sorted by name and flow.
+// Progress returns how far each of the clients is, sorted by name and flow.
 func (h *Host) Progress() []Progress {
 	h.mu.Lock()
 	running := make(map[end]client, len(h.clients))

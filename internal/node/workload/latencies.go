@@ -25,10 +25,10 @@ const (
 	twoDigits   = 7
 )
 
-// counted is a latency as histograms have it.
+// counted returns a latency as histograms have it.
 func counted(latency time.Duration) int64 { return int64(max(1, min(latency, longestLatency))) }
 
-// Count is how many messages there are.
+// Count returns how many messages there are.
 func (l *Latencies) Count() uint64 {
 	if l.histogram == nil {
 		return 0
@@ -92,7 +92,7 @@ func (l *Latencies) take(more *Latencies) {
 	*more = Latencies{}
 }
 
-// Micros is the latency, in microseconds, that a percentage of the messages took at
+// Micros returns the latency, in microseconds, that a percentage of the messages took at
 // most; 0 if there are none. 0 and 100 are exact, others to three digits.
 func (l *Latencies) Micros(percentile float64) float64 {
 	if l.Count() == 0 {
@@ -110,7 +110,7 @@ func (l *Latencies) Micros(percentile float64) float64 {
 	return float64(min(max(ns, int64(l.shortest)), int64(l.longest))) / 1e3
 }
 
-// percentileOf is the highest value of the bucket up to which that percentage of a
+// percentileOf returns the highest value of the bucket up to which that percentage of a
 // histogram's values are.
 func percentileOf(h *histogram.Histogram, percentile float64) int64 {
 	rank := uint64(percentile/100*float64(h.Count()) + 0.5)
@@ -123,7 +123,7 @@ func percentileOf(h *histogram.Histogram, percentile float64) int64 {
 // to come by than all else in the processes of a thousand nodes that exchange some messages.
 const histogramForm = 1
 
-// Encode is the form of the latencies in which they leave the process.
+// Encode returns the form of the latencies in which they leave the process.
 func (l *Latencies) Encode() Latency {
 	if l.Count() == 0 {
 		return Latency{}

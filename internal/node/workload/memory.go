@@ -55,7 +55,7 @@ func (p *Payloads) spec(given *Spec) *Spec {
 	return p.last
 }
 
-// sink is memory for messages of a flow to arrive in, n bytes. If somebody compares them,
+// sink returns memory for messages of a flow to arrive in, n bytes. If somebody compares them,
 // or there are no Payloads, the flow has it to itself.
 func (p *Payloads) sink(spec *Spec, n uint64) []byte {
 	if p == nil || spec.Verify {
@@ -65,7 +65,7 @@ func (p *Payloads) sink(spec *Spec, n uint64) []byte {
 	return p.scratch[:n:n]
 }
 
-// pattern is that of a flow.
+// pattern returns the pattern of a flow.
 func (p *Payloads) pattern(spec *Spec) *pattern {
 	made := newPattern(spec)
 	if p != nil {
@@ -83,7 +83,7 @@ func (p *Payloads) Constant(bytes []byte) bool {
 	return constant
 }
 
-// find is where the pattern stands among the patterns that has those bytes, or would.
+// find returns where the pattern stands among the patterns that has those bytes, or would.
 func (p *Payloads) find(bytes []byte) (int, bool) {
 	return slices.BinarySearchFunc(p.patterns, address(bytes), func(r *random, at uintptr) int {
 		first := address(r.bytes)
@@ -97,15 +97,15 @@ func (p *Payloads) find(bytes []byte) (int, bool) {
 	})
 }
 
-// address is that of the first byte.
+// address returns the address of the first byte.
 func address(bytes []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(bytes))) }
 
-// sge is the piece of length bytes at offset.
+// sge returns the piece of length bytes at offset.
 func (m *memory) sge(offset, length uint64) provider.SGE {
 	return provider.SGE{VirtualAddress: offset, Length: uint32(length), MemoryRegionToken: m.mr.LocalToken()}
 }
 
-// closers is the memory's region, if there is one.
+// closers returns the memory's region, if there is one.
 func (m *memory) closers() []closer {
 	if m == nil {
 		return nil

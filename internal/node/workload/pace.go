@@ -12,7 +12,7 @@ type pace struct {
 // machine are late, by some milliseconds where it is busy.
 const paceSlack = 10 * time.Millisecond
 
-// wait is how long it is from now until a message may be posted; 0 or less: none.
+// wait returns how long it is from now until a message may be posted; 0 or less: none.
 func (p *pace) wait(now time.Duration) time.Duration {
 	if p.rate == 0 {
 		return 0

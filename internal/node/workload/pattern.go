@@ -65,8 +65,8 @@ const (
 	leastSpan = 1 << 14
 )
 
-// patternSpan is that range for a workload. It is a power of two, so that offsets
-// repeat only after as many messages. Where all messages together are short, so is the
+// patternSpan returns the range of the offsets of a workload's messages in its pattern. It
+// is a power of two, so that offsets repeat only after as many messages. Where all messages together are short, so is the
 // range, of twice their length at least, and it is shortest where nobody compares them:
 // patterns that thousands of nodes have at once take time and memory.
 func patternSpan(s *Spec) uint64 {
@@ -80,7 +80,7 @@ func patternSpan(s *Spec) uint64 {
 	return span
 }
 
-// patternLen is the length of a workload's pattern in bytes: whole words.
+// patternLen returns the length of a workload's pattern in bytes: whole words.
 func patternLen(s *Spec) uint64 { return (patternSpan(s) + s.Size + 7) &^ 7 }
 
 // newPattern returns the pattern of a flow. The workload's others begin at another place,

@@ -63,7 +63,7 @@ const ringHeader = 16
 // ringSlots is how many messages a rank may have on their way.
 const ringSlots = 4
 
-// ringFits says whether there are ranks enough for a ring.
+// ringFits checks whether there are ranks enough for a ring.
 func (s *Spec) ringFits() error {
 	if s.Ranks < 2 {
 		return fmt.Errorf("ranks: %d, a ring needs 2 at least", s.Ranks)
@@ -108,7 +108,7 @@ func (w *rank) prepare() error {
 	return err
 }
 
-// messageLen is the length of the longest message, in bytes.
+// messageLen returns the length of the longest message, in bytes.
 func (a *sum) messageLen() int { return ringHeader + a.longest() }
 
 func (w *rank) needs(info provider.AdapterInfo) []need {

@@ -89,7 +89,7 @@ func (s *inbox) attach(w *rank) {
 	}
 }
 
-// next is the next message for the rank, until that releases it; false if there is none.
+// next returns the next message for the rank, until that releases it; false if there is none.
 func (s *inbox) next() (message []byte, ok bool) {
 	f := s.from
 	if f == nil || f.taken == f.arrived {
@@ -143,7 +143,7 @@ func (f *inflow) prepare(c *connection) (err error) {
 	return nil
 }
 
-// place is where a message arrives.
+// place returns the memory in which a message arrives.
 func (f *inflow) place(i int) provider.SGE {
 	length := uint64(f.inbox.sum.messageLen())
 	return f.memory.sge(uint64(i)*length, length)
@@ -167,7 +167,7 @@ func (f *inflow) handle(_ time.Duration, r provider.ResultEx) {
 	}
 }
 
-// message is a message that has arrived, by its number.
+// message returns a message that has arrived, by its number.
 func (f *inflow) message(number uint64) []byte {
 	i := int(number % uint64(len(f.lengths)))
 	return f.memory.bytes[f.place(i).VirtualAddress:][:f.lengths[i]]

@@ -21,7 +21,7 @@ func newSum(s *Spec) sum {
 	return a
 }
 
-// number is what the numbers at a place of a round have in common.
+// number returns the factor that the numbers of all ranks at a place of a round share.
 func (a *sum) number(round uint64, place int) uint64 {
 	return scrambled(a.seed + (round<<32+uint64(place))*golden)
 }
@@ -33,7 +33,7 @@ func (a *sum) fill(vector []uint64, round uint64, rank int) {
 	}
 }
 
-// difference says where a vector is not the sum of the round's; "" if it is.
+// difference returns where a vector differs from the sum of the round's; "" if it does not.
 func (a *sum) difference(vector []uint64, round uint64) string {
 	for i, got := range vector {
 		if want := a.number(round, i) * a.total; got != want {
@@ -43,17 +43,17 @@ func (a *sum) difference(vector []uint64, round uint64) string {
 	return ""
 }
 
-// part is a piece of a vector, one for each rank: from one place to before another.
+// part returns a piece of a vector, one for each rank: from one place to before another.
 func (a *sum) part(i int) (from, to int) {
 	n := len(a.factors)
 	i = (i%n + n) % n
 	return i * a.words / n, (i + 1) * a.words / n
 }
 
-// longest is the length of the longest part, in bytes.
+// longest returns the length of the longest part, in bytes.
 func (a *sum) longest() int { return 8 * ((a.words + len(a.factors) - 1) / len(a.factors)) }
 
-// steps is how many messages a rank sends in a round.
+// steps returns how many messages a rank sends in a round.
 func (a *sum) steps() int { return 2 * (len(a.factors) - 1) }
 
 // out and in are the parts that a rank sends, and gets, in a step. In the first half of

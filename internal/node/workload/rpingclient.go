@@ -42,7 +42,7 @@ const (
 	rpingEntries  = rpingReceives + rpingRequests
 )
 
-// textFits says whether rping can have texts of the workload's size.
+// textFits checks whether rping can have texts of the workload's size.
 func (s *Spec) textFits() error {
 	if s.Size < rping.MinSize || s.Size > rping.MaxSize {
 		return fmt.Errorf("size %d, rping has texts of %d to %d bytes", s.Size, rping.MinSize, rping.MaxSize)
@@ -50,7 +50,7 @@ func (s *Spec) textFits() error {
 	return nil
 }
 
-// rpingNeeds are the limits that an end of an Rping needs, of which that of READs is
+// rpingNeeds returns the limits that an end of an Rping needs, of which that of READs is
 // another one for each end.
 func (s *Spec) rpingNeeds(info provider.AdapterInfo, reads uint32, limit string) []need {
 	return []need{
@@ -189,7 +189,7 @@ func (p *pinger) handle(_ time.Duration, r provider.ResultEx) {
 	}
 }
 
-// difference says how the answer is not the text; "" if it is.
+// difference returns how the answer differs from the text; "" if it does not.
 func (p *pinger) difference() string {
 	text, answer := p.text(), p.answer()
 	if bytes.Equal(text, answer) {

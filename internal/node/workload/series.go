@@ -59,7 +59,7 @@ func (s *series) advance(now time.Duration) {
 	}
 }
 
-// begin is when the piece in progress began, end when it is over.
+// begin returns when the piece in progress began, and end when it is over.
 func (s *series) begin() time.Duration { return s.from + time.Duration(len(s.done))*s.length }
 func (s *series) end() time.Duration   { return s.begin() + s.length }
 

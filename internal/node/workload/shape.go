@@ -36,7 +36,7 @@ func (s *Spec) slots() int {
 	return 2 * s.depth()
 }
 
-// cqDepth is the depth of either end's CQ: for all that a QP may have queued, with room
+// cqDepth returns the depth of either end's CQ: for all that a QP may have queued, with room
 // for one that has been given up.
 func (s *Spec) cqDepth() uint32 { return uint32(4 * s.slots() * s.channels()) }
 
@@ -59,13 +59,13 @@ func (s *Spec) stepSize(step int) uint64 {
 // sweeps reports whether Sizes are done one after the other.
 func (s *Spec) sweeps() bool { return len(s.Sizes) > 0 && !s.Mixed }
 
-// number is the number of a channel's message among all of the flow's, by which its contents
+// number returns the number of a channel's message among all of the flow's, by which its contents
 // are known.
 func (s *Spec) number(channel int, index uint64) uint64 {
 	return index*uint64(s.channels()) + uint64(channel)
 }
 
-// drawn is the size of a message, by its number, if each has its own.
+// drawn returns the size of a message, by its number, if each has its own.
 func (s *Spec) drawn(number uint64) uint64 {
 	return s.Sizes[scrambled(s.Seed^number*golden)%uint64(len(s.Sizes))]
 }
@@ -73,15 +73,15 @@ func (s *Spec) drawn(number uint64) uint64 {
 // golden is 2^64 divided by the golden ratio: multiples of it are spread evenly.
 const golden = 0x9E3779B97F4A7C15
 
-// scrambled is the finalizer of SplitMix64 (Steele, Lea, Flood 2014): it makes numbers that
-// look random of any that differ.
+// scrambled applies the finalizer of SplitMix64 (Steele, Lea, Flood 2014). Different numbers
+// become numbers that look random.
 func scrambled(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
 	x = (x ^ x>>27) * 0x94D049BB133111EB
 	return x ^ x>>31
 }
 
-// wrongSize says what is wrong with the size of a message, by its number; "" if nothing is.
+// wrongSize returns what is wrong with the size of a message, by its number; "" if nothing is.
 func (s *Spec) wrongSize(number, size uint64) string {
 	want := s.Size
 	switch {
@@ -120,7 +120,7 @@ func (s *Spec) serverReceives() int {
 	return 0
 }
 
-// clientReceives is likewise of the client.
+// clientReceives returns the number of receives that a QP of the client has posted.
 func (s *Spec) clientReceives() int {
 	if s.answered() || s.announces() {
 		return s.slots()
@@ -199,7 +199,7 @@ func (s *Spec) FromPattern() bool {
 	return false
 }
 
-// payload is what a message is sent from: the pattern p, which source has registered.
+// payload returns what a message is sent from: the pattern p, which source has registered.
 func (s *Spec) payload(source *memory, p *pattern, number, size uint64) provider.SGE {
 	if s.Inline {
 		return provider.SGE{Length: uint32(size), Inline: p.message(number)[:size]}

@@ -73,7 +73,7 @@ func decodeLoanAnswer(b []byte) loanAnswer {
 	return loanAnswer{loan: binary.BigEndian.Uint32(b), credits: binary.BigEndian.Uint32(b[4:]), wrong: binary.BigEndian.Uint32(b[8:]) != 0}
 }
 
-// sizeOf is the size of a message, by its number.
+// sizeOf returns the size of a message, by its number.
 func (s *Spec) sizeOf(number uint64) uint64 {
 	if s.Mixed {
 		return s.drawn(number)

@@ -27,7 +27,7 @@ type storageClient struct {
 	messages *memory      // requests and answers: of each channel, one of both for each loan
 }
 
-// loanSize is how much memory a loan has, in bytes: whole pages.
+// loanSize returns how much memory a loan has, in bytes: whole pages.
 func (w *storageClient) loanSize() uint64 {
 	return (w.spec.Size + provider.PageSize - 1) &^ (provider.PageSize - 1)
 }
@@ -106,7 +106,7 @@ func (m mapped) Close(provider.CloseCompletion, any) provider.Status {
 	return provider.StatusSuccess
 }
 
-// kindOf is the kind of a request. What is too long for a window is lent by a fast
+// kindOf returns the kind of a request. What is too long for a window is lent by a fast
 // registration, and the other way round.
 func (w *storageClient) kindOf(number, size uint64) kind {
 	k := kind(number) & (reads | windows | keeps)
@@ -192,7 +192,7 @@ func (b *lender) prepare(c *connection) error {
 	return nil
 }
 
-// of64 is a loan's index among those of all channels.
+// of64 returns a loan's index among those of all channels.
 func (b *lender) of64(i int) uint64 { return uint64(b.channel.index*b.client.spec.Depth + i) }
 
 // requestOf and answerOf are where the messages of a loan are; answers arrive in the order
@@ -266,7 +266,7 @@ func (b *lender) lend(l *loan) provider.Status {
 	return status
 }
 
-// memoryOf is what a loan's request is about.
+// memoryOf returns what a loan's request is about.
 func (w *storageClient) memoryOf(l *loan) []byte { return w.lent.bytes[l.at:][:l.request.size] }
 
 // unanswered implements requester.

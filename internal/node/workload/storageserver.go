@@ -211,7 +211,7 @@ func (b *borrower) do(t *transfer, request loanRequest) {
 	}
 }
 
-// memoryOf is what a transfer's request is about.
+// memoryOf returns what a transfer's request is about.
 func (b *borrower) memoryOf(t *transfer) []byte {
 	return b.data.bytes[uint64(t.index)*b.server.spec.Size:][:t.request.size]
 }

@@ -70,7 +70,7 @@ func (w *storm) prepare() error {
 // end: it has a send and a receive.
 const stormEntries = 2
 
-// stormNeeds are the limits that an end of a storm needs with so many bytes of memory.
+// stormNeeds returns the limits that an end of a storm needs with so many bytes of memory.
 func (e *endpoint) stormNeeds(bytes int) func(provider.AdapterInfo) []need {
 	return func(info provider.AdapterInfo) []need {
 		return []need{
@@ -80,7 +80,7 @@ func (e *endpoint) stormNeeds(bytes int) func(provider.AdapterInfo) []need {
 	}
 }
 
-// free is the numbers below n, of which the last is the least.
+// free returns the numbers below n in descending order.
 func free(n int) []int {
 	slots := make([]int, n)
 	for i := range slots {
@@ -216,7 +216,7 @@ func (a *attempt) prepare(c *connection) error {
 	return c.postReceive(answer, nil)
 }
 
-// numbers is where the number goes from, and comes back to.
+// numbers returns the memory that the number is sent from, and that it comes back to.
 func (a *attempt) numbers() (message, answer provider.SGE) {
 	at := uint64(a.slot) * 2 * numberLen
 	return a.storm.numbers.sge(at, numberLen), a.storm.numbers.sge(at+numberLen, numberLen)

@@ -62,7 +62,7 @@ type Spec struct {
 	Rank, Ranks int
 }
 
-// NewSpec is the spec of a flow, by index, of a workload whose patterns and draws are to
+// NewSpec returns the spec of a flow, by index, of a workload whose patterns and draws are to
 // come from a seed.
 func NewSpec(w *topology.Workload, flow int, seed uint64) Spec {
 	s := Spec{

@@ -46,7 +46,7 @@ func (g group) of(e *element) {
 	}
 }
 
-// el is an element with its attributes and children.
+// el returns an element with its attributes and children.
 func el(name string, parts ...part) *element {
 	e := &element{name: name}
 	group(parts).of(e)
@@ -57,7 +57,7 @@ func attr(name, value string) attribute { return attribute{name, value} }
 func class(names string) attribute      { return attribute{"class", names} }
 func id(value string) attribute         { return attribute{"id", value} }
 
-// when is some parts, or none.
+// when returns some parts, or none.
 func when(condition bool, parts ...part) group {
 	if !condition {
 		return nil
@@ -94,7 +94,7 @@ func (e *element) write(w *bufio.Writer) {
 func (t text) write(w *bufio.Writer)     { _, _ = w.WriteString(escaped(string(t))) }
 func (v verbatim) write(w *bufio.Writer) { _, _ = w.WriteString(string(v)) }
 
-// escaped is text without markup, without control characters, and without those that would
+// escaped returns text without markup, without control characters, and without those that would
 // turn the direction of what is around it.
 func escaped(s string) string {
 	return stdhtml.EscapeString(strings.Map(func(r rune) rune {
@@ -109,7 +109,7 @@ func escaped(s string) string {
 	}, s))
 }
 
-// bounded is the beginning of a text.
+// bounded returns the beginning of a text.
 func bounded(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -125,7 +125,7 @@ func boundedAll(texts []string, most int) []string {
 	return all
 }
 
-// tail is the end of a text.
+// tail returns the end of a text.
 func tail(s string, most int) string {
 	if len(s) <= most {
 		return s

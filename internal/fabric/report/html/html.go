@@ -84,7 +84,7 @@ func page(s *report.Suite) *element {
 		el("body", body...))
 }
 
-// hash is a script as a Content-Security-Policy names it.
+// hash returns a script as a Content-Security-Policy names it.
 func hash(script string) string {
 	sum := sha256.Sum256([]byte(script))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
@@ -121,7 +121,7 @@ func header(s *report.Suite) *element {
 	return el("header", class("top"), el("h1", text("ndklab report")), verdict(s.Passed), el("p", class("facts"), list(facts)))
 }
 
-// list is texts with dots between them.
+// list returns texts with dots between them.
 func list(facts []string) part {
 	var g group
 	for _, fact := range facts {
@@ -133,7 +133,7 @@ func list(facts []string) part {
 	return g
 }
 
-// verdict is a word with a sign, so that it is not its colour alone that tells.
+// verdict returns a word with a sign, since some people see no colours.
 func verdict(passed bool) *element {
 	if passed {
 		return el("strong", class("verdict pass"), text("✓ PASS"))
@@ -141,7 +141,7 @@ func verdict(passed bool) *element {
 	return el("strong", class("verdict fail"), text("✗ FAIL"))
 }
 
-// overview is the table of a suite's labs, failed ones first.
+// overview returns the table of a suite's labs, failed ones first.
 func overview(s *report.Suite) *element {
 	t := &table{name: "Labs of the suite", columns: []column{{title: "verdict"}, {title: "lab"}, {title: "file"}, {title: "checks passed", number: true},
 		{title: "workloads", number: true}, {title: "time", number: true}, {title: "seed", number: true}}}

@@ -45,7 +45,7 @@ func (s *sheet) links() group {
 	return group{t.element()}
 }
 
-// figures are the names of the lines of quality.
+// figures returns the names of the lines of quality.
 func figures(d *report.Direction) group {
 	if words.Changed(d) {
 		return cell(el("div", class("asked"), text("set now")), el("div", class("asked"), text("mean asked")), el("div", text("achieved")))
@@ -83,7 +83,7 @@ func quality(d *report.Direction) []group {
 	return cells
 }
 
-// delays is a small picture of a histogram.
+// delays returns a small picture of a histogram.
 func delays(bars []report.Delays) group {
 	if len(bars) < 2 {
 		return nil
@@ -107,7 +107,7 @@ func delays(bars []report.Delays) group {
 		el("div", class("note range"), el("span", text(words.Duration(bars[0].FromUS))), el("span", text(words.Duration(bars[len(bars)-1].FromUS))))}
 }
 
-// counters are the nodes, and their counters at the end and, folded, at each of the
+// counters returns the nodes, and their counters at the end and, folded, at each of the
 // timeline's snapshots.
 func (s *sheet) counters() group {
 	if len(s.Nodes) == 0 {
@@ -145,7 +145,7 @@ func addresses(n *report.Node) group {
 // any has are shown; the JSON form has all.
 const mostColumns = 16
 
-// matrices are two tables of counters, which have a row for each that is not 0 everywhere.
+// matrices returns two tables of counters, which have a row for each that is not 0 everywhere.
 func (s *sheet) matrices(nodes []report.Node, when string) group {
 	var hosts []int
 	for i := range nodes {
@@ -211,7 +211,7 @@ func known(value *uint64) group {
 	return cell(number(*value))
 }
 
-// extremes are the least and the most of some values, with the nodes that have them.
+// extremes returns the least and the most of some values, with the nodes that have them.
 func (s *sheet) extremes(nodes []report.Node, hosts []int, values []*uint64) []group {
 	least, most := -1, -1
 	for i, v := range values {

@@ -38,7 +38,7 @@ type plotEvent struct {
 	Text string  `json:"text"`
 }
 
-// data is the data of the sheet's plots. encoding/json escapes what could end the element.
+// data returns the data of the sheet's plots. encoding/json escapes what could end the element.
 func (s *sheet) data() *element {
 	d := plotData{Workloads: []plotWorkload{}, Events: []plotEvent{}}
 	for i := range s.Workloads {
@@ -92,7 +92,7 @@ func completed(us float64) *float64 {
 	return &us
 }
 
-// rounded is a number of five digits, which is more than a plot shows and less to store.
+// rounded returns a number of five digits, which is more than a plot shows and less to store.
 func rounded(x float64) float64 {
 	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {
 		return 0

@@ -19,7 +19,7 @@ type sheet struct {
 	at anchors
 }
 
-// lab is the sheet of a lab. It can be folded; at first it is open if there is something to see.
+// lab returns the sheet of a lab. It can be folded; at first it is open if there is something to see.
 func lab(i int, r *report.Run, open bool) *element {
 	s := &sheet{Run: r, id: labID(i)}
 	s.at = anchorsOf(s)
@@ -61,7 +61,7 @@ func lab(i int, r *report.Run, open bool) *element {
 		s.data())
 }
 
-// checks are what has failed, each with what to look at, and then a table of those that passed.
+// checks returns what has failed, each with what to look at, and then a table of those that passed.
 func (s *sheet) checks() group {
 	var failed group
 	passed := &table{name: "Checks that passed", columns: []column{{title: "check"}, {title: "expected"}, {title: "got"}}}
@@ -121,7 +121,7 @@ func (s *sheet) checks() group {
 	return body
 }
 
-// topology is the picture of nodes and links, as they were at the end.
+// topology returns the picture of nodes and links, as they were at the end.
 func (s *sheet) topology() group {
 	if len(s.Nodes) == 0 {
 		return nil
@@ -157,7 +157,7 @@ func (s *sheet) topology() group {
 	return group{el("div", class("picture"), attr("role", "group"), attr("tabindex", "0"), attr("aria-label", "Picture of the topology"), verbatim(picture))}
 }
 
-// overTime is the plots over time, and the events that they mark.
+// overTime returns the plots over time, and the events that they mark.
 func (s *sheet) overTime() group {
 	var body group
 	payload, without := false, false
@@ -194,7 +194,7 @@ func (s *sheet) overTime() group {
 	return append(body, el("h4", text(plural(len(s.Events), "event"))), t.element())
 }
 
-// plot is where the script draws a plot, with what it shows in words.
+// plot returns the element in which the script draws a plot, with what it shows in words.
 func (s *sheet) plot(kind, title, note, summary string) *element {
 	return el("figure", class("plot"), attr("data-plot", kind), attr("data-of", s.id),
 		el("figcaption", el("strong", text(title)), text(" "+note)),
@@ -202,7 +202,7 @@ func (s *sheet) plot(kind, title, note, summary string) *element {
 		el("p", class("said"), attr("aria-live", "polite")))
 }
 
-// summary says of each workload a figure.
+// summary returns a figure of each workload.
 func (s *sheet) summary(figure func(*report.Workload) string) string {
 	var parts []string
 	for i := range s.Workloads {
@@ -241,7 +241,7 @@ func (a *anchors) node(i int) string     { return a.id + "-n" + strconv.Itoa(i) 
 func (a *anchors) link(i int) string     { return a.id + "-l" + strconv.Itoa(i) }
 func (a *anchors) event(i int) string    { return a.id + "-e" + strconv.Itoa(i) }
 
-// named is the name of a check, which begins with its workload's, or names something else.
+// named returns the name of a check, which begins with its workload's, or names something else.
 func (a *anchors) named(name string) group {
 	if first, rest, ok := strings.Cut(name, " "); ok {
 		if i, known := a.workloads[first]; known {
@@ -251,7 +251,7 @@ func (a *anchors) named(name string) group {
 	return a.linked(name)
 }
 
-// linked is text in which "workload NAME", "node NAME" and endpoints of links are links to what
+// linked returns text in which "workload NAME", "node NAME" and endpoints of links are links to what
 // the page has of them.
 func (a *anchors) linked(s string) group {
 	var g group

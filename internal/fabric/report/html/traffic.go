@@ -20,7 +20,7 @@ func latencyCells(l report.Latency) []group {
 	return cells
 }
 
-// duration is a latency, which is more than 0 if there is one.
+// duration returns a latency in words; it is more than 0 if there is one.
 func duration(us float64) string {
 	if us <= 0 {
 		return "–"
@@ -28,7 +28,7 @@ func duration(us float64) string {
 	return words.Duration(us)
 }
 
-// workloads are in one table, followed by the distribution of their latencies and by what only some
+// workloads returns one table of them, followed by the distribution of their latencies and by what only some
 // have: flows, sweeps, the output of programs.
 func (s *sheet) workloads() group {
 	if len(s.Workloads) == 0 {
@@ -74,7 +74,7 @@ func (s *sheet) workloads() group {
 // mostFlows is how many flows of a workload the page has: the slowest.
 const mostFlows = 64
 
-// flows are those of a workload that has several, with bars that compare their throughputs.
+// flows returns the flows of a workload that has several, with bars that compare their throughputs.
 func flows(w *report.Workload) group {
 	if len(w.Flows) < 2 {
 		return nil
@@ -102,7 +102,7 @@ func flows(w *report.Workload) group {
 	return group{el("h4", text(title)), t.element()}
 }
 
-// bar is a value with a bar as long as it is of the most.
+// bar returns a value with a bar whose length is its share of the most.
 func bar(value, most float64, words string) *element {
 	percent := 0.0
 	if most > 0 {
@@ -111,7 +111,7 @@ func bar(value, most float64, words string) *element {
 	return el("span", class("bar"), el("i", attr("style", "width:"+strconv.FormatFloat(percent, 'f', 1, 64)+"%")), text(words))
 }
 
-// steps are those of a sweep, plotted and in a table.
+// steps returns the steps of a sweep, plotted and in a table.
 func (s *sheet) steps(i int) group {
 	w := &s.Workloads[i]
 	if len(w.Steps) == 0 {

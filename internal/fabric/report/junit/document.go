@@ -59,10 +59,10 @@ func (d document) printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(d, format, args...) // the error stays in the writer
 }
 
-// quoted is the value of an attribute. The five references that html writes are XML's, too.
+// quoted returns the value of an attribute. The five references that html writes are XML's, too.
 func quoted(s string) string { return `"` + html.EscapeString(legible(s)) + `"` }
 
-// verbatim is text that people can read in the file, in CDATA sections, which cannot have their own
+// verbatim returns text that people can read in the file, in CDATA sections, which cannot have their own
 // end in them.
 func verbatim(s string) string {
 	return "<![CDATA[" + strings.ReplaceAll(legible(s), "]]>", "]]]]><![CDATA[>") + "]]>"
@@ -71,7 +71,7 @@ func verbatim(s string) string {
 // most is how many bytes a text may have: CI systems cut, or refuse, what is larger.
 const most = 64 << 10
 
-// legible is text as XML can have it: valid UTF-8 without control characters, and of what is too
+// legible returns text as XML can have it: valid UTF-8 without control characters, and of what is too
 // long the end, where errors are.
 func legible(s string) string {
 	if len(s) > most {

@@ -84,7 +84,7 @@ func (all *testsuites) add(s testsuite) {
 	all.suites = append(all.suites, s)
 }
 
-// lab is the testsuite of a run.
+// lab returns the testsuite of a run.
 func lab(r *report.Run) (testsuite, error) {
 	s := testsuite{name: r.Lab, seconds: r.WallSeconds}
 	for _, p := range []property{
@@ -175,14 +175,14 @@ func workload(w *report.Workload) testcase {
 	return t
 }
 
-// notRun is the testsuite of a file that was not run.
+// notRun returns the testsuite of a file that was not run.
 func notRun(file string) testsuite {
 	name := filepath.Base(file)
 	return testsuite{name: name, properties: []property{{"file", file}},
 		cases: []testcase{{name: "run", classname: "ndklab." + name, skipped: "the suite ended before it was run"}}}
 }
 
-// message is the first line of text, which CI systems show in lists.
+// message returns the first line of text, which CI systems show in lists.
 func message(text string) string {
 	text, _, _ = strings.Cut(text, "\n")
 	const room = 300

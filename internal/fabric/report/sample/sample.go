@@ -15,7 +15,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/report"
 )
 
-// Flap is a run that failed: writes, an incast and a ping in a star of four hosts, one of whose
+// Flap returns a run that failed: writes, an incast and a ping in a star of four hosts, one of whose
 // links goes down for a while and is slow afterwards.
 func Flap() *report.Run {
 	r := &report.Run{
@@ -69,7 +69,7 @@ func Flap() *report.Run {
 	return r
 }
 
-// Sweep is a run that passed, of perftest's kind: one workload over many sizes.
+// Sweep returns a run that passed, of perftest's kind: one workload over many sizes.
 func Sweep() *report.Run {
 	s := series{seed: 3, length: 4}
 	w := s.workload("write-bw", "write", "client", "server", 1<<20, 9, 120)
@@ -84,7 +84,7 @@ func Sweep() *report.Run {
 		Links: []report.Link{link("client:eth0", "server:eth0", false)}, Checks: []report.Check{}, Started: "2026-11-21T03:01:00Z", Host: "Linux 6.18, x86_64"}
 }
 
-// Storm is a run in virtual time that failed: a connection storm and a program, with many events.
+// Storm returns a run in virtual time that failed: a connection storm and a program, with many events.
 func Storm() *report.Run {
 	status := 3
 	storm := report.Workload{Name: "storm", Operation: "connect", From: "client", To: "server", Depth: 64, QPs: 2000,
@@ -157,7 +157,7 @@ func nodes(names ...string) []report.Node {
 	return nodes
 }
 
-// link is one with a delay, a rate and, one way, loss.
+// link returns a link with a delay, a rate and, in one direction, loss.
 func link(a, b string, lossy bool) report.Link {
 	number := func(v float64) *float64 { return &v }
 	asked := report.Quality{DelayUS: number(200), JitterUS: number(20), RateGbps: number(10)}
@@ -180,7 +180,7 @@ func link(a, b string, lossy bool) report.Link {
 	return l
 }
 
-// Hostile is a run whose every name and text is markup, a script or a control character.
+// Hostile returns a run whose every name and text is markup, a script or a control character.
 func Hostile(text string) *report.Run {
 	r := Flap()
 	r.Lab, r.Replay, r.Artifacts, r.Host, r.Started = text, text, text, text, text

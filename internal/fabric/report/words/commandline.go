@@ -2,7 +2,7 @@ package words
 
 import "strings"
 
-// CommandLine is a program and its arguments as one types them for a shell.
+// CommandLine returns a program and its arguments as a shell takes them.
 func CommandLine(words []string) string {
 	quoted := make([]string, len(words))
 	for i, word := range words {
@@ -11,7 +11,7 @@ func CommandLine(words []string) string {
 	return strings.Join(quoted, " ")
 }
 
-// quote is a word that a shell takes for just that.
+// quote returns a word so that a shell takes it as it is.
 func quote(word string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./,:=@%+", r)

@@ -8,7 +8,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/report"
 )
 
-// DirectionStory says what there is to say of a direction besides its figures; "" if nothing.
+// DirectionStory returns what there is to say of a direction besides its figures; "" if nothing.
 // Unless full, it says how much waited in the queue where that was full, and how late
 // packets left where that is out of the link's tolerance.
 func DirectionStory(d *report.Direction, full bool) string {

@@ -15,7 +15,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/report"
 )
 
-// Failure says in a few words why a run has not passed.
+// Failure returns why a run has not passed, in a few words.
 func Failure(r *report.Run) string {
 	checks, workloads := 0, 0
 	for _, c := range r.Checks {
@@ -49,7 +49,7 @@ func Failure(r *report.Run) string {
 	return strings.Join(parts, ", ")
 }
 
-// CheckFailure says what a check that failed expected and got, and where it is written.
+// CheckFailure returns what a check that failed expected and got, and where it is written.
 func CheckFailure(c *report.Check) string {
 	text := "expected " + c.Expected + ", got " + c.Got
 	if c.At != "" {

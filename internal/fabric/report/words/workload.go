@@ -89,7 +89,7 @@ func Speed(w *report.Workload) string {
 	}
 }
 
-// Outcome says how a workload ended, in two words.
+// Outcome returns how a workload ended, in two words.
 func Outcome(w *report.Workload) string {
 	switch {
 	case w.ExitStatus != nil && *w.ExitStatus != 0:
@@ -112,7 +112,7 @@ func Outcome(w *report.Workload) string {
 // noticed is from how many seconds without a completion on a report mentions them.
 const noticed = 0.1
 
-// WorkloadStory says what there is to say of a workload besides its figures; "" if nothing.
+// WorkloadStory returns what there is to say of a workload besides its figures; "" if nothing.
 func WorkloadStory(w *report.Workload) string {
 	var parts []string
 	if w.Operation == string(topology.Connect) || w.Reconnects > 0 || w.Retried > 0 {

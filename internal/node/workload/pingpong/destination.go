@@ -25,7 +25,7 @@ const destinationLen = len("0000:000000:000000:00000000000000000000000000000000"
 // done is what the client says last.
 const done = "done\x00"
 
-// String is the destination as ibv_rc_pingpong prints it.
+// String returns the destination as ibv_rc_pingpong prints it.
 func (d destination) String() string {
 	return fmt.Sprintf("LID 0x%04x, QPN 0x%06x, PSN 0x%06x, GID %v", d.lid, d.qpn, d.psn, netip.AddrFrom16(d.gid.As16()))
 }

@@ -94,7 +94,7 @@ type Result struct {
 	Unacknowledged bool
 }
 
-// String is the result as ibv_rc_pingpong prints it.
+// String returns the result as ibv_rc_pingpong prints it.
 func (r Result) String() string {
 	us := float64(r.Elapsed.Nanoseconds()) / 1e3
 	return fmt.Sprintf("%d bytes in %.2f seconds = %.2f Mbit/sec\n%d iters in %.2f seconds = %.2f usec/iter",
@@ -333,7 +333,7 @@ func (e *end) dialogue(ctx context.Context, conn net.Conn, f func() error) error
 	return nil
 }
 
-// destination is where the peer is to send to.
+// destination returns what the peer sends to.
 func (e *end) destination() destination {
 	return destination{qpn: e.qp.Number(), psn: e.psn, gid: e.Local}
 }
@@ -400,7 +400,7 @@ func (e *end) run(ctx context.Context, stop context.CancelCauseFunc, client bool
 	return r, nil
 }
 
-// patience is how long the peer may take for a message, of which the first is 1.
+// patience returns how long the peer may take for a message, of which the first is 1.
 func (e *end) patience(message int) time.Duration {
 	if message == e.hasty {
 		return 0

@@ -61,7 +61,7 @@ func (b Buffer) Encode(message []byte) {
 	binary.BigEndian.PutUint32(message[12:], b.Size)
 }
 
-// DecodeBuffer is the buffer that a message lends.
+// DecodeBuffer returns the buffer that a message lends.
 func DecodeBuffer(message []byte) Buffer {
 	return Buffer{binary.BigEndian.Uint64(message), binary.BigEndian.Uint32(message[8:]), binary.BigEndian.Uint32(message[12:])}
 }
@@ -265,7 +265,7 @@ func Fill(text []byte, round int) {
 	text[len(text)-1] = 0
 }
 
-// mismatch is where two texts differ first, or -1.
+// mismatch returns the index at which two texts differ first, or -1.
 func mismatch(a, b []byte) int {
 	for i := range a {
 		if a[i] != b[i] {

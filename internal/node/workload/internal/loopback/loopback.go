@@ -14,7 +14,7 @@ import (
 	"github.com/ndklab/ndklab/provider/udp"
 )
 
-// Adapter is an instance of a Device, which has nothing open when the test ends.
+// Adapter returns an instance of a Device, which has nothing open when the test ends.
 func Adapter(t testing.TB, net byte, pend bool) (*provider.Adapter, netip.Addr) {
 	t.Helper()
 	device, address := Device(t, net, pend)
@@ -26,7 +26,7 @@ func Adapter(t testing.TB, net byte, pend bool) (*provider.Adapter, netip.Addr) 
 	return adapter, address
 }
 
-// Device is an adapter at an address of its own, 127.NET.x.y, until the test
+// Device returns an adapter at an address of its own, 127.NET.x.y, until the test
 // ends. Tests of one package that run at once, and packages among each other, need
 // different nets; processes have different addresses in any case. pend is
 // provider.Config's.
@@ -35,7 +35,7 @@ func Device(t testing.TB, net byte, pend bool) (*provider.Miniport, netip.Addr) 
 	return DeviceBy(t, net, pend, clock.Real())
 }
 
-// DeviceBy is a Device by another clock.
+// DeviceBy returns a Device by another clock.
 func DeviceBy(t testing.TB, net byte, pend bool, c clock.Clock) (*provider.Miniport, netip.Addr) {
 	t.Helper()
 	pid := os.Getpid()
