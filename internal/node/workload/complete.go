@@ -17,7 +17,6 @@ func (p *pipeline) handle(now time.Duration, r provider.ResultEx) {
 	}
 	m, isMessage := r.RequestContext.(*message)
 	switch {
-	case r.Status == provider.StatusCancelled: // the connection is over, as its disconnect event tells
 	case r.Status == provider.StatusSuccess && isMessage:
 		if !w.spec.answered() {
 			p.finish(now, m, m.index%uint64(len(p.messages)))

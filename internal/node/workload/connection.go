@@ -17,7 +17,8 @@ type session interface {
 	// begin is called when the connection is established.
 	begin()
 	// handle takes a completion of the connection's QP, which was there at the instant now.
-	// There is none before begin.
+	// There is none before begin, and none that is cancelled: the disconnect event tells
+	// that the connection is over.
 	handle(now time.Duration, r provider.ResultEx)
 	// waits reports whether the peer has something to do.
 	waits() bool
@@ -26,6 +27,16 @@ type session interface {
 	// closed is called when all of that is closed.
 	closed()
 }
+
+// A bareSession posts nothing by itself, expects nothing of the peer, and has nothing to
+// close. Sessions embed it.
+type bareSession struct{}
+
+func (bareSession) prepare(*connection) error { return nil }
+func (bareSession) begin()                    {}
+func (bareSession) waits() bool               { return false }
+func (bareSession) objects() []closer         { return nil }
+func (bareSession) closed()                   {}
 
 // A connection belongs to an endpoint from when it is asked for until everything of it is
 // closed. The endpoint's lock guards it.
@@ -74,8 +85,8 @@ func (l *connections) remove(c *connection) {
 	l.count--
 }
 
-// A reclaimer is a session that sees the completions of its connection also while that is
-// being closed.
+// A reclaimer is a session that sees the completions which handle does not: those that are
+// cancelled, and those that come while the connection is being closed.
 type reclaimer interface{ reclaim(r provider.ResultEx) }
 
 // A stage is how far a connection is.
@@ -231,7 +242,7 @@ func (c *connection) completed(now time.Duration, r *provider.ResultEx) {
 			c.early = new([]provider.ResultEx)
 		}
 		*c.early = append(*c.early, *r)
-	case c.stage != closing:
+	case c.stage != closing && r.Status != provider.StatusCancelled:
 		c.session.handle(now, *r)
 	default:
 		if s, ok := c.session.(reclaimer); ok {

@@ -43,7 +43,7 @@ func (a *arrival) handle(_ time.Duration, result provider.ResultEx) {
 	switch {
 	case arrived:
 		m = a.receive(r, uint64(result.BytesTransferred))
-	case result.Status != provider.StatusSuccess && result.Status != provider.StatusCancelled:
+	case result.Status != provider.StatusSuccess:
 		s.trouble(fmt.Sprintf("receive: %v", result.Status))
 	}
 	if s.stopping {

@@ -138,7 +138,7 @@ func (w *rank) advance() {
 
 func (w *rank) connect() {
 	var err error
-	w.conn, err = w.newConnection(&outflow{w}, probed(1, ringSlots))
+	w.conn, err = w.newConnection(&outflow{rank: w}, probed(1, ringSlots))
 	if err == nil {
 		err = w.conn.connect(w.from, w.to, terms{})
 	}
@@ -306,9 +306,10 @@ func (w *rank) Progress() Progress {
 }
 
 // An outflow is a rank's session on the connection to the next one.
-type outflow struct{ rank *rank }
-
-func (o *outflow) prepare(*connection) error { return nil }
+type outflow struct {
+	bareSession
+	rank *rank
+}
 
 func (o *outflow) begin() {
 	w := o.rank
@@ -321,7 +322,6 @@ func (o *outflow) begin() {
 func (o *outflow) handle(_ time.Duration, r provider.ResultEx) {
 	w := o.rank
 	switch {
-	case r.Status == provider.StatusCancelled: // the connection is over, as its disconnect event tells
 	case r.Status != provider.StatusSuccess:
 		w.conn.fail(r.Status.Error())
 	default:
@@ -333,7 +333,3 @@ func (o *outflow) handle(_ time.Duration, r provider.ResultEx) {
 
 // waits implements session: what the rank before sends depends on the next one.
 func (o *outflow) waits() bool { return true }
-
-func (o *outflow) objects() []closer { return nil }
-
-func (o *outflow) closed() {}

@@ -113,6 +113,7 @@ func (s *inbox) release() {
 
 // An inflow is the inbox's session on the connection from the rank before.
 type inflow struct {
+	bareSession
 	inbox   *inbox
 	conn    *connection
 	memory  *memory  // a place for each message, in turn
@@ -149,13 +150,9 @@ func (f *inflow) place(i int) provider.SGE {
 	return f.memory.sge(uint64(i)*length, length)
 }
 
-// begin implements session.
-func (f *inflow) begin() {}
-
 // handle implements session.
 func (f *inflow) handle(_ time.Duration, r provider.ResultEx) {
 	switch {
-	case r.Status == provider.StatusCancelled: // the connection is over, as its disconnect event tells
 	case r.Status != provider.StatusSuccess:
 		f.conn.fail(r.Status.Error())
 	default:
@@ -183,11 +180,5 @@ func (f *inflow) complete() bool {
 		marks(binary.BigEndian.Uint32(message[8:]))&last != 0
 }
 
-// waits implements session.
-func (f *inflow) waits() bool { return false }
-
 // objects implements session.
 func (f *inflow) objects() []closer { return f.memory.closers() }
-
-// closed implements session.
-func (f *inflow) closed() {}

@@ -79,6 +79,7 @@ func (w *rpingClient) session(ch *channel) clientSession { return &pinger{client
 
 // A pinger is the client's session on one connection.
 type pinger struct {
+	bareSession
 	client  *rpingClient
 	channel *channel
 	conn    *connection
@@ -163,8 +164,6 @@ func (p *pinger) unanswered() []uint64 {
 // handle implements session.
 func (p *pinger) handle(_ time.Duration, r provider.ResultEx) {
 	switch {
-	case r.Status == provider.StatusCancelled: // the connection is over, as its disconnect event tells
-		return
 	case r.Status != provider.StatusSuccess:
 		p.conn.fail(fmt.Sprintf("round %d: %v", p.number, r.Status))
 		return
@@ -205,9 +204,3 @@ func (p *pinger) difference() string {
 
 // waits implements session.
 func (p *pinger) waits() bool { return p.busy }
-
-// objects implements session.
-func (p *pinger) objects() []closer { return nil }
-
-// closed implements session.
-func (p *pinger) closed() {}

@@ -28,6 +28,7 @@ func serveRping(m *provider.Miniport, c clock.Clock, spec Spec, at netip.AddrPor
 
 // A ponger is the server's session on one connection.
 type ponger struct {
+	bareSession
 	server   *rpingServer
 	conn     *connection
 	text     *memory
@@ -60,13 +61,9 @@ func (p *ponger) expect() error {
 	return p.conn.postReceive(p.messages.sge(rping.MessageLen, rping.MessageLen), nil)
 }
 
-// begin implements session.
-func (p *ponger) begin() {}
-
 // handle implements session.
 func (p *ponger) handle(_ time.Duration, r provider.ResultEx) {
 	switch {
-	case r.Status == provider.StatusCancelled: // the connection is over, as its disconnect event tells
 	case r.Status != provider.StatusSuccess:
 		p.fail(r.Status.Error())
 	case r.Type == provider.OperationTypeReceive:
@@ -126,11 +123,5 @@ func (p *ponger) fail(why string) {
 	p.conn.fail(why)
 }
 
-// waits implements session.
-func (p *ponger) waits() bool { return false }
-
 // objects implements session.
 func (p *ponger) objects() []closer { return append(p.text.closers(), p.messages.closers()...) }
-
-// closed implements session.
-func (p *ponger) closed() {}

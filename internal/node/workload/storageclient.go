@@ -124,6 +124,7 @@ func (w *storageClient) session(ch *channel) clientSession { return &lender{clie
 
 // A lender is the client's session on one connection.
 type lender struct {
+	bareSession
 	client  *storageClient
 	channel *channel
 	conn    *connection
@@ -285,8 +286,6 @@ func (b *lender) unanswered() []uint64 {
 func (b *lender) handle(_ time.Duration, r provider.ResultEx) {
 	l, _ := r.RequestContext.(*loan)
 	switch {
-	case r.Status == provider.StatusCancelled: // the connection is over, as its disconnect event tells
-		return
 	case r.Status != provider.StatusSuccess && l != nil:
 		b.conn.fail(fmt.Sprintf("request %d: %v", l.request.number, r.Status))
 		return
@@ -378,6 +377,3 @@ func (b *lender) objects() []closer {
 	}
 	return all
 }
-
-// closed implements session.
-func (b *lender) closed() {}

@@ -72,6 +72,7 @@ func (s *storageServer) newBorrower(private []byte) (serverSession, error) {
 
 // A borrower is the server's session on one connection.
 type borrower struct {
+	bareSession
 	server    *storageServer
 	conn      *connection
 	data      *memory // of each transfer a piece of Size
@@ -136,14 +137,10 @@ func (b *borrower) answerAt(i int) provider.SGE {
 	return b.messages.sge(uint64(i*transferRoom+loanRequestLen), loanAnswerLen)
 }
 
-// begin implements session.
-func (b *borrower) begin() {}
-
 // handle implements session.
 func (b *borrower) handle(_ time.Duration, r provider.ResultEx) {
 	t, _ := r.RequestContext.(*transfer)
 	switch {
-	case r.Status == provider.StatusCancelled: // the connection is over, as its disconnect event tells
 	case r.Status != provider.StatusSuccess && t != nil:
 		b.fail(fmt.Sprintf("request %d, under token %#x: %v", t.request.number, t.request.token, r.Status))
 	case r.Status != provider.StatusSuccess:
@@ -266,9 +263,6 @@ func (b *borrower) next(t *transfer) {
 	b.waiting = slices.Delete(b.waiting, 0, 1) // it keeps its memory
 	b.do(t, request)
 }
-
-// waits implements session.
-func (b *borrower) waits() bool { return false }
 
 // objects implements session.
 func (b *borrower) objects() []closer { return append(b.data.closers(), b.messages.closers()...) }

@@ -198,6 +198,7 @@ func (w *storm) Progress() Progress {
 
 // An attempt is the storm's session on one connection.
 type attempt struct {
+	bareSession
 	storm  *storm
 	conn   *connection
 	number uint64
@@ -234,7 +235,6 @@ func (a *attempt) begin() {
 // handle implements session.
 func (a *attempt) handle(_ time.Duration, r provider.ResultEx) {
 	switch {
-	case r.Status == provider.StatusCancelled: // the connection is over, as its disconnect event tells
 	case r.Status != provider.StatusSuccess:
 		a.conn.fail(fmt.Sprintf("message: %v", r.Status))
 	case r.Type == provider.OperationTypeReceive:
@@ -249,9 +249,6 @@ func (a *attempt) handle(_ time.Duration, r provider.ResultEx) {
 
 // waits implements session.
 func (a *attempt) waits() bool { return !a.made }
-
-// objects implements session.
-func (a *attempt) objects() []closer { return nil }
 
 // closed implements session.
 func (a *attempt) closed() {

@@ -35,6 +35,7 @@ func (s *stormServer) prepare() (err error) {
 
 // A visit is the server's session on one connection.
 type visit struct {
+	bareSession
 	server *stormServer
 	conn   *connection
 	slot   int // of the server's memory; -1: none as yet
@@ -58,9 +59,6 @@ func (v *visit) message() provider.SGE {
 	return v.server.memory.sge(uint64(v.slot)*numberLen, numberLen)
 }
 
-// begin implements session.
-func (v *visit) begin() {}
-
 // handle implements session: the message goes back as it came. What fails concerns the
 // client, too.
 func (v *visit) handle(_ time.Duration, r provider.ResultEx) {
@@ -71,12 +69,6 @@ func (v *visit) handle(_ time.Duration, r provider.ResultEx) {
 		v.conn.fail(fmt.Sprintf("send: %v", status))
 	}
 }
-
-// waits implements session.
-func (v *visit) waits() bool { return false }
-
-// objects implements session.
-func (v *visit) objects() []closer { return nil }
 
 // closed implements session.
 func (v *visit) closed() {

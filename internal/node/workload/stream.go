@@ -31,6 +31,7 @@ type stream struct {
 // A pipeline has messages with numbers of their own, which are posted in order on a channel.
 // It is the session of each of the channel's connections, one after the other.
 type pipeline struct {
+	bareSession
 	stream   *stream
 	channel  *channel
 	messages []message // by slot
@@ -221,12 +222,3 @@ func (p *pipeline) begin() {
 		p.stream.ready.push(p)
 	}
 }
-
-// waits implements session.
-func (p *pipeline) waits() bool { return false }
-
-// objects implements session.
-func (p *pipeline) objects() []closer { return nil }
-
-// closed implements session.
-func (p *pipeline) closed() {}

@@ -29,6 +29,7 @@ type target struct {
 // An arrival is where the messages of one of the client's channels arrive. It is the session
 // of each of the channel's connections, one after the other.
 type arrival struct {
+	bareSession
 	target *target
 	index  int
 	taken  bool        // it has a connection, or will have
@@ -174,15 +175,6 @@ func (a *arrival) prepare(c *connection) error {
 	}
 	return nil
 }
-
-// begin implements session.
-func (a *arrival) begin() {}
-
-// waits implements session.
-func (a *arrival) waits() bool { return false }
-
-// objects implements session.
-func (a *arrival) objects() []closer { return nil }
 
 // closed implements session. That a connection ends before it is established is a failure.
 func (a *arrival) closed() {
