@@ -168,7 +168,7 @@ func remains(n *report.Node, m topology.Metric) (sum uint64, text string, known 
 	} {
 		if k.n > 0 {
 			sum += uint64(k.n)
-			kinds = append(kinds, plural(uint64(k.n), k.name))
+			kinds = append(kinds, words.Plural(int(k.n), k.name))
 		}
 	}
 	return sum, n.Name + ": " + strings.Join(kinds, " and "), true

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/internal/fabric/report/words"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -97,7 +98,7 @@ func judgeWorkload(t *topology.Topology, r *report.Run, c *topology.Check) []rep
 		case spec != nil && !spec.Verify:
 			v.Got, v.Where = "nothing was compared", fmt.Sprintf("workload %s in the file, which has no `verify: true`", w.Name)
 		case w.Errors > 0:
-			v.Got, v.Where = plural(w.Errors, "error")+firstError(w), whereOfWorkload(t, r, w, topology.Errors)
+			v.Got, v.Where = words.Plural(int(w.Errors), "error")+firstError(w), whereOfWorkload(t, r, w, topology.Errors)
 		case w.Messages == 0:
 			v.Got, v.Where = "no message completed", whereOfWorkload(t, r, w, topology.Errors)
 		default:
@@ -114,13 +115,6 @@ func firstError(w *report.Workload) string {
 		return ""
 	}
 	return "; the first error: " + w.Error
-}
-
-func plural(n uint64, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
 }
 
 func workloadOf(r *report.Run, name string) *report.Workload {
@@ -157,6 +151,14 @@ func figure(w *report.Workload, m topology.Metric) (got float64, known bool) {
 		}
 		return float64(n) / w.Seconds
 	}
+	l := &w.Latency
+	latencies := map[topology.Metric]float64{
+		topology.LatencyMin: l.Min, topology.LatencyP50: l.P50, topology.LatencyP90: l.P90, topology.LatencyP99: l.P99,
+		topology.LatencyP999: l.P999, topology.LatencyP9999: l.P9999, topology.LatencyMax: l.Max, topology.LatencyJitter: l.P99 - l.P50,
+	}
+	if us, ok := latencies[m]; ok {
+		return us * ns, w.Messages > 0
+	}
 	switch m {
 	case topology.Errors:
 		return float64(w.Errors), true
@@ -175,22 +177,6 @@ func figure(w *report.Workload, m topology.Metric) (got float64, known bool) {
 		return perSecond(w.Connections), true
 	case topology.Reconnects:
 		return float64(w.Reconnects), true
-	case topology.LatencyMin:
-		got = w.Latency.Min * ns
-	case topology.LatencyP50:
-		got = w.Latency.P50 * ns
-	case topology.LatencyP90:
-		got = w.Latency.P90 * ns
-	case topology.LatencyP99:
-		got = w.Latency.P99 * ns
-	case topology.LatencyP999:
-		got = w.Latency.P999 * ns
-	case topology.LatencyP9999:
-		got = w.Latency.P9999 * ns
-	case topology.LatencyMax:
-		got = w.Latency.Max * ns
-	case topology.LatencyJitter:
-		got = (w.Latency.P99 - w.Latency.P50) * ns
 	case topology.Recovered:
 		got = w.Recovered * s
 	case topology.Fairness:
