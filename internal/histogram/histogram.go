@@ -33,7 +33,7 @@ type bucket struct {
 	n     uint32
 }
 
-// mostFew is how many buckets are kept as a list.
+// mostFew bounds how many buckets are kept as a list.
 const mostFew = 64
 
 // A page counts the values of pageLen buckets. There is none where there were no values.

@@ -10,7 +10,7 @@ type Link struct {
 	Directions [2]Direction `json:"directions"`
 }
 
-// A Direction is what happened to the packets that one endpoint sent.
+// A Direction counts what happened to the packets that one endpoint sent.
 type Direction struct {
 	From     string  `json:"from"`    // endpoint
 	Packets  uint64  `json:"packets"` // wire packets that entered the link
@@ -36,7 +36,7 @@ type Direction struct {
 	Settings   []string         `json:"settings,omitempty"` // the present ones, as "ndklab link set" takes them
 }
 
-// LostBy is why packets were lost other than by asked-for loss.
+// LostBy counts packets that were lost other than by asked-for loss, by reason.
 type LostBy struct {
 	Queue   uint64 `json:"queue"`   // no room before the direction's rate
 	Down    uint64 `json:"down"`    // the link was down

@@ -91,14 +91,14 @@ type Node struct {
 	InUse     *provider.Usage   `json:"in_use,omitempty"`   // of a host's adapter, when a run is over of which a check is about that
 }
 
-// A Health is what a node's healthcheck says.
+// A Health is the state of a node's healthcheck.
 type Health struct {
 	State    string `json:"state"`            // starting, healthy or unhealthy
 	Failures int    `json:"failures"`         // checks in a row that failed, but for those of the start period
 	Reason   string `json:"reason,omitempty"` // why the last check failed
 }
 
-// A Port is where a link ends at a switch.
+// A Port is the end of a link at a switch.
 type Port struct {
 	Name  string `json:"name"`  // of the interface
 	To    string `json:"to"`    // the link's other endpoint

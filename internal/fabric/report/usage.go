@@ -7,7 +7,7 @@ type Limits struct {
 	PIDs   *uint64  `json:"pids"`   // processes and threads at once
 }
 
-// A Usage is what the processes of a node have used since it started, those that have
+// A Usage holds what the processes of a node have used since it started, those that have
 // ended included; null is not known on this kernel.
 type Usage struct {
 	CPUSeconds       *float64 `json:"cpu_seconds"`

@@ -1,6 +1,6 @@
 package report
 
-// A Verification is what probes found out about a link.
+// A Verification holds what probes found out about a link.
 type Verification struct {
 	Lab        string    `json:"lab"`
 	Endpoints  [2]string `json:"endpoints"`
@@ -9,7 +9,7 @@ type Verification struct {
 	Directions [2]Probed `json:"directions"`
 }
 
-// Probed is what happened to the probes that one endpoint sent.
+// Probed describes what happened to the probes that one endpoint sent.
 type Probed struct {
 	From       string    `json:"from"`     // endpoint
 	Settings   []string  `json:"settings"` // that the probes met, as "ndklab link set" takes them

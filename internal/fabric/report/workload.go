@@ -65,7 +65,7 @@ type Latency struct {
 	Max   float64 `json:"max"`
 }
 
-// A Program is how one of a workload's programs ended, and what it printed.
+// A Program describes how one of a workload's programs ended, and what it printed.
 type Program struct {
 	Node       string   `json:"node"`
 	Server     bool     `json:"server,omitempty"` // the others are its clients
@@ -101,7 +101,7 @@ type Step struct {
 	Latency  Latency `json:"latency_us"`
 }
 
-// A Sample is what a workload did in one piece of time.
+// A Sample holds what a workload did in one piece of time.
 type Sample struct {
 	At       float64 `json:"at_seconds"` // since the run began, where the piece begins
 	Seconds  float64 `json:"seconds"`    // of its length

@@ -10,7 +10,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// conditions are what events of the timeline wait for. That a workload has started or
+// conditions are those that events of the timeline wait for. That a workload has started or
 // ended the play knows at once. It asks for counters and for what clients have completed.
 type conditions struct {
 	shared

@@ -17,7 +17,7 @@ import (
 // topology. No report has them.
 type programExits map[int]programExit
 
-// A programExit is how the program of a check has ended.
+// A programExit describes how the program of a check has ended.
 type programExit struct {
 	Exit
 	err error // why it could not be run

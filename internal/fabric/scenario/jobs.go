@@ -17,9 +17,9 @@ import (
 
 // What servers and clients have time for, beside the timeout of every program.
 const (
-	// readyTime is how long a server may take until it is ready.
+	// readyTime bounds how long a server may take until it is ready.
 	readyTime = time.Minute
-	// lingerTime is how long a server may go on after its last client has ended: one that
+	// lingerTime bounds how long a server may go on after its last client has ended: one that
 	// serves them alone ends by itself.
 	lingerTime = 2 * time.Second
 )

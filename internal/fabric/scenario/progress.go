@@ -13,12 +13,12 @@ import (
 // progressInterval is how often a play says how far its workloads are.
 const progressInterval = time.Second
 
-// stallTime is how long a workload may go on without completing anything while the
+// stallTime bounds how long a workload may go on without completing anything while the
 // timeline has nothing more to do that could help it. A connection that has failed says
 // so long before; a node that is paused for good never does.
 const stallTime = 2 * time.Minute
 
-// advance is how far a workload was at two instants of the run.
+// An advance notes how far a workload was at two instants of the run.
 type advance struct {
 	moved    time.Duration // when it last had completed something more, or began
 	messages uint64        // completed then

@@ -49,7 +49,7 @@ type Stage interface {
 	// Unserve ends what Serve began and calls back with what the server found. There is an
 	// error if the host was started again since, and what it had found is lost.
 	Unserve(node, name string, flow int, done func(workload.ServerResult, error))
-	// Progress is how far the clients on a host are.
+	// Progress tells how far the clients on a host are.
 	Progress(node string, done func([]workload.Progress, error))
 
 	// Change does to links or to a node what an event says: Set, Down, Up, Reset,
@@ -91,7 +91,7 @@ type Command struct {
 	Readiness topology.Readiness
 }
 
-// An Exit is how a program ended.
+// An Exit describes how a program ended.
 type Exit struct {
 	Status   int    // as shells have it: 128 and the signal's number if one ended it
 	Output   string // the last of its standard output, mostOutput lines at most

@@ -32,7 +32,7 @@ type step struct {
 	latencies []workload.Latency
 }
 
-// A clientSeries is what a client did over time.
+// A clientSeries holds what a client did over time.
 type clientSeries struct {
 	began   time.Duration // since the run began
 	samples []workload.Sample
@@ -151,7 +151,7 @@ func (t *totals) result(r *report.Workload) *workload.Latencies {
 	return l
 }
 
-// usualPiece is how long the pieces of a clientSeries are unless it is a long one, in seconds.
+// usualPiece is the length of the pieces of a series unless it is a long one, in seconds.
 const usualPiece = 0.1
 
 // mostSamples bounds a series.

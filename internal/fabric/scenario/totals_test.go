@@ -24,7 +24,7 @@ func latencies(t testing.TB, all ...time.Duration) workload.Latency {
 
 // Flows that run side by side take as long as the longest of them, rounds one after the
 // other as long as all together.
-func TestTallyOfFlowsAndRounds(t *testing.T) {
+func TestTotalsOfFlowsAndRounds(t *testing.T) {
 	var total totals
 	ms := time.Millisecond
 	step := func(size, n uint64, seconds float64) workload.Step {

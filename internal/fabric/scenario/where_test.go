@@ -39,7 +39,7 @@ func TestLinkThatBoundsMost(t *testing.T) {
 }
 
 // What is looked for among counters is there under that name.
-func TestTellingCounters(t *testing.T) {
+func TestTroubleCounters(t *testing.T) {
 	for _, name := range troubleCounters {
 		if !slices.Contains(topology.Counters(), name) {
 			t.Errorf("no node has a counter %s", name)

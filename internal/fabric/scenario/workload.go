@@ -15,7 +15,7 @@ import (
 // perftest's; the others follow.
 const firstPort = 18515
 
-// noticeTime is how long a client may take to notice that its server's node has
+// noticeTime bounds how long a client may take to notice that its server's node has
 // gone down. The adapter of a connected client does so sooner, and reports what a
 // consumer would see. One that is connecting would try for 30 s.
 const noticeTime = 6 * time.Second
@@ -52,7 +52,7 @@ type workloadRun struct {
 	losses      string // what the links of a flow had lost when that had the first error
 }
 
-// A workloadState is how far a workload is.
+// A workloadState tells how far a workload is.
 type workloadState int
 
 const (
@@ -87,7 +87,7 @@ type flow struct {
 	unproven bool // in some round, what the server had found was lost
 }
 
-// A serveState is how far a flow's server is.
+// A serveState tells how far a flow's server is.
 type serveState int
 
 const (

@@ -12,7 +12,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// A File is what a suite needs to know of a topology file.
+// A File holds what a suite needs to know of a topology file.
 type File struct {
 	Path    string
 	Lab     string
@@ -23,7 +23,7 @@ type File struct {
 	Expected time.Duration
 }
 
-// overhead is what a run takes beside its workloads and timeline, about.
+// overhead is the time that a run takes beside its workloads and timeline, about.
 const overhead = 500 * time.Millisecond
 
 // FileOf returns the File of a topology that was read from a path.

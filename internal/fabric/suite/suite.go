@@ -46,7 +46,7 @@ type Options struct {
 	Ended func(Outcome)
 }
 
-// An Outcome is what became of an attempt.
+// An Outcome holds what became of an attempt.
 type Outcome struct {
 	Case
 	// Run is the report; of a run that could not be made it says so as a problem. It is
@@ -61,7 +61,7 @@ type Outcome struct {
 // Passed reports whether the run was made and passed.
 func (o *Outcome) Passed() bool { return o.Run != nil && o.Run.Passed }
 
-// A Result is what became of all cases.
+// A Result holds what became of all cases.
 type Result struct {
 	// Outcomes are the last attempts of the cases that were run, in the order of the cases:
 	// to their end or, if their report says so, until they were interrupted.

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// An account is what a client is to do, and what it has done so far.
+// An account holds what a client is to do, and what it has done so far.
 type account struct {
 	order    *Spec
 	started  bool // begin has been called
@@ -15,8 +15,8 @@ type account struct {
 	// messages and bytes are those that have completed with success, with those of the
 	// warm-up.
 	messages, bytes uint64
-	step            tally     // of the size that is being done: of a sweep one after the other
-	total           Latencies // of the steps that are done
+	step            measurement // of the size that is being done: of a sweep one after the other
+	total           Latencies   // of the steps that are done
 	series          *series
 	quiet           silence
 	result          Result
@@ -30,7 +30,7 @@ func newAccount(s *Spec, now time.Duration) account {
 // begin begins a step, in which messages have a size at most: its warm-up begins now.
 func (a *account) begin(now time.Duration, size uint64) {
 	from := now + a.order.WarmUp
-	a.step = tally{size: size, from: from, last: from}
+	a.step = measurement{size: size, from: from, last: from}
 	a.quiet.since = from
 	a.started = true
 }
@@ -151,9 +151,9 @@ func (a *account) progress() Progress {
 	return Progress{Messages: a.messages, Bytes: a.bytes, Errors: a.result.Errors}
 }
 
-// A tally is what a client measures of messages of one size or, where each has its own,
+// A measurement holds what a client measures of messages of one size or, where each has its own,
 // of all.
-type tally struct {
+type measurement struct {
 	size      uint64        // of the step of a sweep
 	from      time.Duration // when it began, and the warm-up before it was over
 	last      time.Duration // when the last message completed; from if none has
@@ -165,15 +165,15 @@ type tally struct {
 }
 
 // completed takes a message that has completed with success.
-func (t *tally) completed(now time.Duration, size uint64, latency time.Duration) {
+func (t *measurement) completed(now time.Duration, size uint64, latency time.Duration) {
 	t.last = now
 	t.messages++
 	t.bytes += size
 	t.latencies.Record(latency)
 }
 
-// step returns the tally as a step of a sweep.
-func (t *tally) step() Step {
+// step returns the measurement as a step of a sweep.
+func (t *measurement) step() Step {
 	return Step{
 		Size: t.size, Messages: t.messages, Errors: t.errors, Seconds: (t.last - t.from).Seconds(), Latency: t.latencies.Encode(),
 	}

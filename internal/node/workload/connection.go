@@ -8,7 +8,7 @@ import (
 	"github.com/ndklab/ndklab/provider"
 )
 
-// A session is what an end does on one connection. Its methods are called with the
+// A session does the work of an end on one connection. Its methods are called with the
 // endpoint's lock held.
 type session interface {
 	// prepare makes what the connection needs before it is established: its receives above
@@ -89,7 +89,7 @@ func (l *connections) remove(c *connection) {
 // cancelled, and those that come while the connection is being closed.
 type reclaimer interface{ reclaim(r provider.ResultEx) }
 
-// A stage is how far a connection is.
+// A stage tells how far a connection is.
 type stage uint8
 
 const (
@@ -99,7 +99,7 @@ const (
 	closing             // only its owner is still to be told, when it is closed
 )
 
-// A qpShape is what a QP has room for: receives, requests, and bytes that are sent inline.
+// A qpShape holds what a QP has room for: receives, requests, and bytes that are sent inline.
 // The receives may come from an SRQ.
 type qpShape struct {
 	receives, requests, inline uint32

@@ -10,7 +10,7 @@ import (
 	"github.com/ndklab/ndklab/provider/clock"
 )
 
-// An endpoint is what either end of a flow has: an instance of the adapter, a protection
+// An endpoint holds what either end of a flow has: an instance of the adapter, a protection
 // domain, connections, and one CQ for all of them. What an end does on a connection is the
 // connection's session; what all connections of an end do together is its owner.
 type endpoint struct {

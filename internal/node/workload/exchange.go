@@ -75,11 +75,11 @@ const connectsAtOnce = 64
 const (
 	// connectPause is the time from an attempt to connect that has failed to the next.
 	connectPause = 100 * time.Millisecond
-	// connectTime is how long an attempt may take. The adapter would repeat its request for
+	// connectTime bounds how long an attempt may take. The adapter would repeat its request for
 	// longer, but at ever longer intervals, so that a network that works again would be
 	// noticed late.
 	connectTime = 2 * time.Second
-	// patience is how long a connection may be missing when nothing else is wanted but that
+	// patience bounds how long a connection may be missing when nothing else is wanted but that
 	// messages which were in flight be completed, or while the first ones are made.
 	patience = 30 * time.Second
 )

@@ -2,7 +2,7 @@ package workload
 
 import "encoding/binary"
 
-// This file is what the ends of a flow of sends, writes or reads tell each other when they
+// This file has what the ends of a flow of sends, writes or reads tell each other when they
 // connect.
 
 // hello tells the server, when a client connects, which of its channels it is for,
@@ -39,7 +39,7 @@ func decodeHello(b []byte) (hello, bool) {
 	}, true
 }
 
-// grant is what the server tells the client when it accepts: the memory to write
+// grant holds what the server tells the client when it accepts: the memory to write
 // to or to read from. It travels as private data, big-endian.
 type grant struct {
 	address uint64

@@ -47,7 +47,7 @@ type client interface {
 	Stop()
 	// Abort ends it at once, with the reason as its error unless it has one.
 	Abort(reason string)
-	// Progress is how far it is; Name and Flow are not filled in.
+	// Progress tells how far it is; Name and Flow are not filled in.
 	Progress() Progress
 }
 
@@ -58,7 +58,7 @@ type server interface {
 	Stop(done func(ServerResult))
 }
 
-// Progress is how far a client is.
+// Progress tells how far a client is.
 type Progress struct {
 	Name     string
 	Flow     int

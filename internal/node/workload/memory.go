@@ -31,7 +31,7 @@ func register(pd *provider.PD, bytes []byte, flags provider.MRFlags) (*memory, e
 	return &memory{bytes: bytes, mr: mr}, nil
 }
 
-// Payloads is what flows share of the memory for messages. All flows of hosts that are on
+// Payloads holds what flows share of the memory for messages. All flows of hosts that are on
 // one goroutine, as in a simulation, may share one.
 type Payloads struct {
 	scratch  []byte    // for messages that nobody compares

@@ -8,7 +8,7 @@ type pace struct {
 	due  time.Duration // when the next message may be posted, if there is a limit
 }
 
-// paceSlack is how far a client may be behind its rate and make up for it: timers of a
+// paceSlack bounds how far a client may be behind its rate and make up for it: timers of a
 // machine are late, by some milliseconds where it is busy.
 const paceSlack = 10 * time.Millisecond
 

@@ -60,7 +60,7 @@ const (
 // little-endian.
 const ringHeader = 16
 
-// ringSlots is how many messages a rank may have on their way.
+// ringSlots bounds how many messages a rank may have on their way.
 const ringSlots = 4
 
 // ringFits checks whether there are ranks enough for a ring.
@@ -92,7 +92,7 @@ func runRing(m *provider.Miniport, c clock.Clock, spec Spec, in *inbox, from net
 	}
 	w.account = newAccount(w.spec, c.Now())
 	w.startProbes()
-	c.AfterFunc(patience, w.awaitedEnough)
+	c.AfterFunc(patience, w.requireInflow)
 	w.soon()
 	return w, nil
 }
@@ -246,9 +246,9 @@ func (w *rank) endRound() {
 	w.beginRound()
 }
 
-// awaitedEnough is when the rank before must have connected: it may not even have begun,
-// and all would wait without end.
-func (w *rank) awaitedEnough() {
+// requireInflow fails the rank if the rank before has not connected: that may not even have
+// begun, and all would wait without end.
+func (w *rank) requireInflow() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.over && (w.inbox == nil || w.inbox.from == nil) {

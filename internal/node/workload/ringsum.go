@@ -2,7 +2,7 @@ package workload
 
 import "fmt"
 
-// A sum is what the vectors of an AllReduce are made of. The number at a place of a round's
+// A sum makes the vectors of an AllReduce, and checks them. The number at a place of a round's
 // vector is the product of a random number, which is the same for all ranks, and one of the
 // rank, so that the sum over the ranks is known without adding anything up.
 type sum struct {

@@ -92,7 +92,7 @@ type pinger struct {
 	heard  bool // and answered
 }
 
-// A pingStep is what a client has sent in a round.
+// A pingStep names what a client has sent in a round.
 type pingStep uint8
 
 const (

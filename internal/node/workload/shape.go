@@ -8,7 +8,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// This file is what the two ends of a flow of sends, writes or reads both derive from its
+// This file has what the two ends of a flow of sends, writes or reads both derive from its
 // spec.
 
 // channels returns the number of QPs. Each has messages of its own, and slots: places for

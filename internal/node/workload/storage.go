@@ -2,7 +2,7 @@ package workload
 
 import "encoding/binary"
 
-// This file is what the two ends of a flow of Storage have agreed on. It is the pattern of
+// This file has what the two ends of a flow of Storage have agreed on. It is the pattern of
 // SMB Direct: all RDMA is the server's. A client that wants to write lends the server the
 // memory that the data is in, and the server READs it; one that wants to read lends the
 // memory that the data is to go to, and the server WRITEs to it. Memory is lent for one
@@ -11,7 +11,7 @@ import "encoding/binary"
 // Requests come in eight kinds, in turn, so that each way to lend memory is used with each
 // direction.
 
-// A kind is what kind of request it is: the low bits of its number.
+// A kind is that of a request: the low bits of its number.
 type kind uint64
 
 const (
@@ -20,7 +20,7 @@ const (
 	keeps                    // the client invalidates the token itself; else the server's answer does
 )
 
-// A loanRequest is what a client sends. It has loanRequestLen bytes, big-endian.
+// A loanRequest holds what a client sends. It has loanRequestLen bytes, big-endian.
 type loanRequest struct {
 	number  uint64
 	address uint64 // of what is lent
@@ -49,7 +49,7 @@ func decodeLoanRequest(b []byte) loanRequest {
 	}
 }
 
-// A loanAnswer is what the server sends when it is done with a request. It has
+// A loanAnswer holds what the server sends when it is done with a request. It has
 // loanAnswerLen bytes, big-endian.
 type loanAnswer struct {
 	loan    uint32

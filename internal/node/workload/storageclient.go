@@ -344,7 +344,7 @@ func (b *lender) hear(place int, r provider.ResultEx) *loan {
 	return l
 }
 
-// settle is when a loan's request has come to its end.
+// settle takes the end of a loan's request.
 func (b *lender) settle(l *loan) {
 	w := b.client
 	var why string

@@ -66,7 +66,7 @@ func (w *storm) prepare() error {
 	return err
 }
 
-// stormEntries is how many entries of the CQ a connection of a storm may take at either
+// stormEntries bounds how many entries of the CQ a connection of a storm may take at either
 // end: it has a send and a receive.
 const stormEntries = 2
 

@@ -34,7 +34,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// A Spec is what both ends of one flow of a workload need to know. Where it is like
+// A Spec holds what both ends of one flow of a workload need to know. Where it is like
 // topology.Workload, it means the same.
 type Spec struct {
 	Name      string
@@ -78,7 +78,7 @@ func NewSpec(w *topology.Workload, flow int, seed uint64) Spec {
 	return s
 }
 
-// Result is what a client measured. Of a workload with WarmUp, Messages, Bytes, Seconds,
+// Result holds what a client measured. Of a workload with WarmUp, Messages, Bytes, Seconds,
 // Recovered and Latency are of the time after that.
 type Result struct {
 	Messages uint64 // completed with success
@@ -107,7 +107,7 @@ type Result struct {
 	Steps  []Step // of a sweep: its sizes, as far as they were done
 }
 
-// A Sample is what a client did in a piece of time. Messages of the warm-up count.
+// A Sample holds what a client did in a piece of time. Messages of the warm-up count.
 type Sample struct {
 	At       float64 // seconds since the client was started, where the piece begins
 	Seconds  float64 // of its length; the last one is shorter
@@ -117,7 +117,7 @@ type Sample struct {
 	P50, P99 float64 // of the latency, in microseconds; 0 if nothing completed
 }
 
-// A Step is what a client measured of one size of a sweep.
+// A Step holds what a client measured of one size of a sweep.
 type Step struct {
 	Size     uint64 // bytes per message
 	Messages uint64
@@ -126,14 +126,14 @@ type Step struct {
 	Latency
 }
 
-// Latency is how long messages took from post to completion; if Measure is Latency, half
+// Latency holds how long messages took from post to completion; if Measure is Latency, half
 // of a round trip. Latencies adds up those of several clients and gives percentiles.
 type Latency struct {
 	LatencyMin, LatencyMax time.Duration
 	Histogram              []byte // HDR histogram of nanoseconds, in Latencies' form; nil: no messages
 }
 
-// ServerResult is what a server found.
+// ServerResult holds what a server found.
 type ServerResult struct {
 	Verified   uint64 // messages compared and right
 	Mismatches uint64 // messages compared and wrong

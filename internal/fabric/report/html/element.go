@@ -26,7 +26,7 @@ type node interface{ write(w *bufio.Writer) }
 
 type attribute struct{ name, value string }
 
-// text is what somebody reads.
+// text is content that is escaped.
 type text string
 
 // verbatim is markup as it is: the style sheets and scripts of this package, and the pictures of

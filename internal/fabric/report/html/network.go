@@ -141,7 +141,7 @@ func addresses(n *report.Node) group {
 	return g
 }
 
-// mostColumns is how many nodes have a column each. Of more, only the least and the most that
+// mostColumns bounds how many nodes have a column each. Of more, only the least and the most that
 // any has are shown; the JSON form has all.
 const mostColumns = 16
 

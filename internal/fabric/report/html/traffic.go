@@ -71,7 +71,7 @@ func (s *sheet) workloads() group {
 	return append(body, more...)
 }
 
-// mostFlows is how many flows of a workload the page has: the slowest.
+// mostFlows bounds how many flows of a workload the page has: the slowest.
 const mostFlows = 64
 
 // flows returns the flows of a workload that has several, with bars that compare their throughputs.

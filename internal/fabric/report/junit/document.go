@@ -68,7 +68,7 @@ func verbatim(s string) string {
 	return "<![CDATA[" + strings.ReplaceAll(legible(s), "]]>", "]]]]><![CDATA[>") + "]]>"
 }
 
-// most is how many bytes a text may have: CI systems cut, or refuse, what is larger.
+// most bounds how many bytes a text may have: CI systems cut, or refuse, what is larger.
 const most = 64 << 10
 
 // legible returns text as XML can have it: valid UTF-8 without control characters, and of what is too

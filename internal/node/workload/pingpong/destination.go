@@ -10,7 +10,7 @@ import (
 	"strconv"
 )
 
-// A destination is what one end tells the other over TCP.
+// A destination holds what one end tells the other over TCP.
 type destination struct {
 	lid uint16 // means nothing in RoCE
 	qpn uint32
@@ -22,7 +22,7 @@ type destination struct {
 // and a NUL.
 const destinationLen = len("0000:000000:000000:00000000000000000000000000000000") + 1
 
-// done is what the client says last.
+// done is the client's last message.
 const done = "done\x00"
 
 // String returns the destination as ibv_rc_pingpong prints it.

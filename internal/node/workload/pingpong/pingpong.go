@@ -50,7 +50,7 @@ const (
 	rnrRetryCount = 7 // for ever
 )
 
-// Options are how an end does it. Size, MTU and Iterations are to be the same at
+// Options set how an end does it. Size, MTU and Iterations are to be the same at
 // both ends.
 type Options struct {
 	Size       int // of a message, bytes, 1 to MaxSize
@@ -60,7 +60,7 @@ type Options struct {
 	// Validate has every message that arrives compared with what the client of
 	// ibv_rc_pingpong -c sends, which a client of ours sends then, too.
 	Validate bool
-	// Patience is how long the peer may take for a message, over TCP or by RDMA.
+	// Patience bounds how long the peer may take for a message, over TCP or by RDMA.
 	Patience time.Duration
 	hasty    int // the message, from 1 on, that nobody is patient with; a test's, which knows that it never comes
 	// Local is our address. The zero Addr is the one that packets to the peer come
@@ -83,7 +83,7 @@ func (o *Options) check() error {
 	return nil
 }
 
-// A Result is what an end has measured, from its own point of view.
+// A Result holds what an end has measured, from its own point of view.
 type Result struct {
 	Bytes      int64 // both ways
 	Iterations int

@@ -34,7 +34,7 @@ const (
 	MaxSize = 65535
 )
 
-// Options are how an end does it.
+// Options set how an end does it.
 type Options struct {
 	Size    int       // of the client's text and of the server's buffer, bytes, MinSize to MaxSize
 	Verbose io.Writer // where the text of every round goes; nil if nobody wants it
