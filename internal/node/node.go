@@ -43,6 +43,9 @@ type Config struct {
 	Forwards   bool // it is a router, without an adapter
 	PIDLimit   bool // its processes and threads are limited
 	Routes     []topology.Route
+	// Reroutes says that SetRoutes is going to be called when links go down and come up. Until then,
+	// the kernel takes no route to where its first link has no carrier.
+	Reroutes bool `json:",omitempty"`
 	// QPError is told of queue pairs in error in the node, at most 64 a second one by
 	// one, and must not wait for the node; nil tells nobody.
 	QPError func(provider.QPError) `json:"-"`

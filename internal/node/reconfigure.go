@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ndklab/ndklab/internal/node/rtnl"
-	"github.com/ndklab/ndklab/topology"
 )
 
 // Reconfigure changes the network of a node that is up: its interfaces, which exist by
@@ -58,13 +57,8 @@ func (cfg *Config) replace(before *Config) error {
 	}
 	// Routes by next hops that will not be there any more go first, and addresses
 	// before those that take their subnet.
-	for _, r := range before.Routes {
-		if !slices.ContainsFunc(cfg.Routes, func(n topology.Route) bool { return n.To == r.To }) {
-			err := h.RouteDel(&netlink.Route{Dst: ipNet(r.To), Protocol: unix.RTPROT_STATIC})
-			if err != nil && !errors.Is(err, unix.ESRCH) { // the kernel has, with the interface
-				return fmt.Errorf("route to %s: delete: %w", r.To, err)
-			}
-		}
+	if err := cfg.deleteRoutes(h, before); err != nil {
+		return err
 	}
 	var b rtnl.Batch
 	for i := range cfg.Interfaces {
