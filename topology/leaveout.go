@@ -50,6 +50,8 @@ func leaveOut(r *reader, t *Topology, m topologyMap) {
 	if slices.ContainsFunc(t.Nodes, func(n Node) bool { return n.Kind == Router }) {
 		n := network{r, t, segments, maps}
 		n.routes(m.at)
+	} else {
+		t.Convergence = 0
 	}
 	s := selection{r, t, index, stays, make(map[string]bool)}
 	s.leaveOutUses()

@@ -83,6 +83,7 @@ func (r *reader) resolve(lab *mapping[labMap]) *Topology {
 	if len(r.errors) == 0 && slices.ContainsFunc(t.Nodes, func(n Node) bool { return n.Kind == Router }) {
 		n.routes(m.topology.at)
 	}
+	t.Convergence = r.convergence(t, m.topology.convergence)
 	t.Needs = r.needs
 	t.Workloads = workloads(l, m.workloads, segments)
 	t.Timeline = timeline(l, m.timeline)

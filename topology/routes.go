@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 
@@ -30,8 +31,8 @@ type subnet struct {
 // and a router has no default route: packets to what does not exist come to an end.
 func (r *network) routes(at *yaml.Node) {
 	t, segments := r.lab, r.segments
-	in := segmentOf(segments, len(t.Links))
-	subnets := r.subnets()
+	r.addressed()
+	subnets := t.subnets(segments)
 	r.subnetsDiffer(subnets)
 	routers := 0
 	for _, n := range t.Nodes {
@@ -45,6 +46,17 @@ func (r *network) routes(at *yaml.Node) {
 	if len(r.errors) > 0 {
 		return
 	}
+	wide := func(m *mesh) bool { return t.sameMTU(m) || r.routedMTU(m) }
+	if !t.fillRoutes(segments, subnets, maxRoutes, wide) {
+		r.tooManyRoutes(at, len(t.Nodes), len(subnets))
+	}
+}
+
+// fillRoutes adds routes to the subnets of segments to the nodes, by either family. It
+// ends and returns false when hosts have more than so many routes, or when check does,
+// which is called for each mesh that the routes lead through.
+func (t *Topology) fillRoutes(segments []segment, subnets []subnet, most int, check func(*mesh) bool) bool {
+	in := segmentOf(segments, len(t.Links))
 	var of *mesh
 	var before []bool
 	for _, family := range families {
@@ -58,32 +70,42 @@ func (r *network) routes(at *yaml.Node) {
 		}
 		if of == nil || !slices.Equal(takesPart, before) {
 			of, before = newMesh(t, in, takesPart), takesPart
-			if !t.sameMTU(of) && !r.routedMTU(of) {
-				r.tooManyRoutes(at, len(t.Nodes), len(subnets))
-				return
+			if !check(of) {
+				return false
 			}
 		}
 		table := table{mesh: of, topology: t, family: family, subnets: theirs}
-		if !table.fill() {
-			r.tooManyRoutes(at, len(t.Nodes), len(subnets))
-			return
+		if !table.fill(most) {
+			return false
 		}
 	}
+	return true
 }
 
 func (r *network) tooManyRoutes(at *yaml.Node, nodes, subnets int) {
 	r.errorf(at, "%d nodes with routes to %d subnets are too many, expected switches in the place of some routers", nodes, subnets)
 }
 
-// subnets is the subnets of segments, in the order of their addresses. At a
-// segment with a router, every end must have an address in each, so that whatever
-// the router can send there arrives.
-func (r *network) subnets() []subnet {
+// addressed reports ends without an address in a subnet of their segment, where a router
+// is in that: whatever the router can send there must arrive.
+func (r *network) addressed() {
 	t, links := r.lab, r.links
-	router := make(map[string]bool)
-	for _, n := range t.Nodes {
-		router[n.Name] = n.Kind == Router
+	addresses := t.endAddresses()
+	for _, s := range t.routedSegments(r.segments) {
+		own, first := s.subnets(addresses)
+		for _, e := range s.ends {
+			for i, p := range own {
+				if f := first[i]; !slices.ContainsFunc(addresses[e.link][e.end], func(a netip.Prefix) bool { return a.Masked() == p }) {
+					r.errorf(links[e.link].is.endpoints[e.end].at, "%s has no address in %s, expected one: %s (line %d) has, and a router is in the segment",
+						t.Links[e.link].Endpoints[e.end], p, t.Links[f.link].Endpoints[f.end], links[f.link].is.endpoints[f.end].at.Line)
+				}
+			}
+		}
 	}
+}
+
+// endAddresses is the addresses of the ends of all links.
+func (t *Topology) endAddresses() [][2][]netip.Prefix {
 	addresses := make([][2][]netip.Prefix, len(t.Links))
 	for _, n := range t.Nodes {
 		for _, i := range n.Interfaces {
@@ -93,31 +115,44 @@ func (r *network) subnets() []subnet {
 	for _, i := range t.Externals {
 		addresses[i.Link][i.End] = i.Addresses
 	}
+	return addresses
+}
+
+// routedSegments is those of the segments that a router is in, by their numbers.
+func (t *Topology) routedSegments(segments []segment) iter.Seq2[int, segment] {
+	router := make(map[string]bool)
+	for _, n := range t.Nodes {
+		router[n.Name] = n.Kind == Router
+	}
+	isRouter := func(e linkEnd) bool { return router[t.Links[e.link].Endpoints[e.end].Node] }
+	return func(yield func(int, segment) bool) {
+		for i, s := range segments {
+			if slices.ContainsFunc(s.ends, isRouter) && !yield(i, s) {
+				return
+			}
+		}
+	}
+}
+
+// subnets is those that the segment's ends have addresses in, and the first end of each.
+func (s segment) subnets(addresses [][2][]netip.Prefix) (own []netip.Prefix, first []linkEnd) {
+	for _, e := range s.ends {
+		for _, a := range addresses[e.link][e.end] {
+			if !slices.Contains(own, a.Masked()) {
+				own, first = append(own, a.Masked()), append(first, e)
+			}
+		}
+	}
+	return own, first
+}
+
+// subnets is the subnets of the segments that a router is in, in the order of their
+// addresses.
+func (t *Topology) subnets(segments []segment) []subnet {
+	addresses := t.endAddresses()
 	var all []subnet
-	for number, s := range r.segments {
-		isRouter := func(e linkEnd) bool { return router[t.Links[e.link].Endpoints[e.end].Node] }
-		if !slices.ContainsFunc(s.ends, isRouter) {
-			continue
-		}
-		first := make(map[netip.Prefix]linkEnd) // who has an address in it
-		var own []netip.Prefix
-		for _, e := range s.ends {
-			for _, a := range addresses[e.link][e.end] {
-				if _, ok := first[a.Masked()]; !ok {
-					first[a.Masked()] = e
-					own = append(own, a.Masked())
-				}
-			}
-		}
-		for _, e := range s.ends {
-			for _, p := range own {
-				if !slices.ContainsFunc(addresses[e.link][e.end], func(a netip.Prefix) bool { return a.Masked() == p }) {
-					f := first[p]
-					r.errorf(links[e.link].is.endpoints[e.end].at, "%s has no address in %s, expected one: %s (line %d) has, and a router is in the segment",
-						t.Links[e.link].Endpoints[e.end], p, t.Links[f.link].Endpoints[f.end], links[f.link].is.endpoints[f.end].at.Line)
-				}
-			}
-		}
+	for number, s := range t.routedSegments(segments) {
+		own, _ := s.subnets(addresses)
 		for _, p := range own {
 			all = append(all, subnet{p, number})
 		}
@@ -165,8 +200,8 @@ type run struct {
 	via int // index in sets
 }
 
-// fill adds the routes to the nodes. It reports whether they are not too many.
-func (t *table) fill() bool {
+// fill adds the routes to the nodes. It reports whether those of hosts are at most so many.
+func (t *table) fill(most int) bool {
 	for v, i := range t.routers {
 		t.run = t.run[:0]
 		for _, s := range t.subnets {
@@ -192,7 +227,7 @@ func (t *table) fill() bool {
 		routes, ok := known[key.String()]
 		if !ok {
 			if len(gates) > 1 {
-				if work += len(t.subnets); work > maxRoutes {
+				if work += len(t.subnets); work > most {
 					return false
 				}
 			}
@@ -238,8 +273,12 @@ func (t *table) host(i int, gates []int) []Route {
 }
 
 // add adds a subnet to the run, which lies behind those that are in it. Two halves
-// of a larger one become that.
+// of a larger one become that. Of a subnet whose switches have come apart, the run has
+// the first part.
 func (t *table) add(to netip.Prefix, via int) {
+	if last := len(t.run) - 1; last >= 0 && t.run[last].to.Contains(to.Addr()) {
+		return
+	}
 	for len(t.run) > 0 {
 		last := t.run[len(t.run)-1]
 		bits := to.Bits() - 1

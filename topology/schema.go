@@ -53,6 +53,8 @@ type topologyMap struct {
 	groups   []named[*mapping[nodeMap]]
 	nodes    []named[*mapping[nodeMap]]
 	links    []*mapping[linkMap]
+
+	convergence val[time.Duration] // 0: never
 }
 
 var topologyTable = sync.OnceValue(func() *keyTable[topologyMap] {
@@ -77,6 +79,8 @@ var topologyTable = sync.OnceValue(func() *keyTable[topologyMap] {
 			one("groups", of(groupTable), func(m *topologyMap) *[]named[*mapping[nodeMap]] { return &m.groups }, "a map of names to what the nodes of each group have in common"),
 			nodes,
 			one("links", listOf(linkForm), func(m *topologyMap) *[]*mapping[linkMap] { return &m.links }, "a list of links, each between two nodes, or a node and what is outside"),
+			one("convergence", convergenceForm, func(m *topologyMap) *val[time.Duration] { return &m.convergence },
+				"how long after the last link went down or came up [routers find other paths](#when-links-go-down), $range, or `never`").orElse("`never`"),
 		},
 	}
 })

@@ -32,12 +32,15 @@ type Topology struct {
 	Nodes     []Node
 	Links     []Link
 	Externals []Interface // the ends of links that are outside the lab
-	Workloads []Workload
-	Timeline  []Event
-	Chaos     []Chaos
-	Checks    []Check
-	Baseline  *Baseline // nil: none
-	Captures  []Capture
+	// Convergence is the time from when the last link went down or came up to when routers and
+	// hosts get routes over the links that are up then. 0: they keep Node.Routes.
+	Convergence time.Duration `json:",omitempty"`
+	Workloads   []Workload
+	Timeline    []Event
+	Chaos       []Chaos
+	Checks      []Check
+	Baseline    *Baseline // nil: none
+	Captures    []Capture
 	// Needs are the things in the file that take a machine, beside workloads, events and checks that
 	// run programs. A simulation has none.
 	Needs []Need
