@@ -121,7 +121,7 @@ func drawnFabric(t *rapid.T) *Topology {
 	}
 	for i := range rapid.IntRange(1, 5).Draw(t, "hosts") {
 		host := fmt.Sprintf("h%d", i)
-		nodes = append(nodes, host+":")
+		nodes = append(nodes, host+": ")
 		for range rapid.IntRange(1, 2).Draw(t, "links") {
 			link(host, router("at"))
 		}

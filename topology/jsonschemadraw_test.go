@@ -19,7 +19,6 @@ var beyondDraws = []string{
 	`has too many digits`, `found "0[xob0-9].*expected a whole number`, `is negative`, `^mode: found "\d+"`, `found "[0-9]{20,}.*", expected ==`, `an empty command`, // of space that is not ASCII
 	`([0-9.]+(ns|us|µs|μs|ms|s|m|h)?)+(\.\.\.)?"? has no known unit, expected a duration`,
 	`interface name ".*" has \d+ bytes`,
-	`^convergence: the lab has no router`,
 }
 
 // A drawer makes values that a schema takes.

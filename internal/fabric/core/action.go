@@ -24,8 +24,9 @@ type RemoveSwitch struct{ Spec *topology.Node }
 // StartAgent starts the agent of a host or router. From then on AgentEnded may come, once.
 type StartAgent struct {
 	Of
-	Topology *topology.Topology // what the agent is told of itself and its neighbours
-	Restarts int                // counts the starts after the first, and so picks the random numbers of a life
+	Topology *topology.Topology // what the agent is told of itself and its neighbours, but for its routes
+	Routes   []topology.Route
+	Restarts int // counts the starts after the first, and so picks the random numbers of a life
 }
 
 // PlaceFiles puts the files of a node in place.
@@ -46,7 +47,14 @@ type Configure struct{ Of }
 type Reconfigure struct {
 	Of
 	Topology *topology.Topology
+	Routes   []topology.Route // in the place of the topology's
 	Restarts int
+}
+
+// SetRoutes has the routes of a node that is up be these. No packet is lost that has a route before and afterwards.
+type SetRoutes struct {
+	Of
+	Routes []topology.Route
 }
 
 // CheckHealth runs the healthcheck of a node once. Done.Failure says why it has failed.

@@ -199,6 +199,7 @@ func (p *apply) alterLink(d diff.Link, done func(error)) {
 func (p *apply) replaceTopology(d *diff.Difference, done func(error)) {
 	l := p.lab
 	l.setTopology(p.to)
+	l.routing.renew((*link).carries)
 	restart := map[string]bool{}
 	for _, c := range d.Nodes {
 		restart[c.Name] = c.Action == diff.Restart
@@ -293,7 +294,7 @@ func keepLink(*topology.Link) bool { return true }
 // no workloads, timeline or checks: they need the complete topology. altered takes the place of the link with the same
 // ends; it may be nil.
 func without(of *topology.Topology, node func(*topology.Node) bool, link func(*topology.Link) bool, altered *topology.Link) *topology.Topology {
-	t := &topology.Topology{Name: of.Name, Seed: of.Seed, HasSeed: of.HasSeed, Labels: of.Labels}
+	t := &topology.Topology{Name: of.Name, Seed: of.Seed, HasSeed: of.HasSeed, Labels: of.Labels, Convergence: of.Convergence}
 	index := make([]int, len(of.Links))
 	for i := range of.Links {
 		index[i] = -1

@@ -39,6 +39,7 @@ func (b *build) begin() {
 	}
 	b.notice.expired = b.notify
 	l.timers.set(&b.notice, l.now+firstNotice)
+	l.routing.renew(func(k *link) bool { return !k.asked.down })
 	for _, n := range l.nodes {
 		n.start()
 	}

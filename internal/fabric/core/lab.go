@@ -10,7 +10,7 @@
 //
 // It also plays no scenario: the timeline and the chaos of a run are commands of package scenario.
 //
-// Start reading at Lab. A driver only has to know that file, action.go and event.go. node.go and link.go hold the rules.
+// Start reading at Lab. A driver only has to know that file, action.go and event.go. node.go and link.go hold the rules, routing.go those of routes.
 package core
 
 import (
@@ -41,6 +41,7 @@ type Lab struct {
 	unfinished string // why the last Apply failed; "" if it succeeded
 	runs       runs
 	partitions partitions
+	routing    routing
 	worklist   worklist
 	timers     timers
 	actions    actions
@@ -49,7 +50,8 @@ type Lab struct {
 // New returns a lab with nothing in it. The topology has its seed, and is not changed afterwards.
 func New(t *topology.Topology) *Lab {
 	l := &Lab{name: t.Name, byName: map[string]*node{}, actions: actions{results: map[int]func(Done){}}}
-	l.runs.lab, l.partitions.lab = l, l
+	l.runs.lab, l.partitions.lab, l.routing.lab = l, l, l
+	l.routing.timer.expired = l.routing.converge
 	l.setTopology(t)
 	return l
 }
@@ -80,7 +82,7 @@ func (l *Lab) Handle(now time.Duration, e Event) {
 	}
 	l.timers.expire(l.now)
 	// Advancing one of them may schedule others.
-	for !l.ended && (l.worklist.advance() || l.building.advance() || l.applying.advance() || l.partitions.advance() || l.runs.advance()) {
+	for !l.ended && (l.worklist.advance() || l.building.advance() || l.applying.advance() || l.partitions.advance() || l.routing.advance() || l.runs.advance()) {
 	}
 }
 

@@ -138,7 +138,10 @@ func (k *link) next() (a Action, found func()) {
 			continue
 		}
 		if k.connected || k.engine {
-			return TakeApart{k.spec}, func() { k.connected, k.engine, k.idle = false, false, false }
+			return TakeApart{k.spec}, func() {
+				k.engine, k.idle = false, false
+				k.carry(false)
+			}
 		}
 		return RemoveEnd{k.spec, end}, func() { k.made[end], k.given[end], k.configured[end], k.stuck = false, false, false, nil }
 	}
@@ -159,7 +162,7 @@ func (k *link) next() (a Action, found func()) {
 	case k.mtu != k.spec.MTU:
 		return ResizeLink{k.spec}, func() { k.mtu = k.spec.MTU }
 	case off && k.connected:
-		return Disconnect{k.spec}, func() { k.connected = false }
+		return Disconnect{k.spec}, func() { k.carry(false) }
 	case !ready:
 		return nil, nil
 	case !k.engine && k.asked.impaired():
@@ -174,7 +177,7 @@ func (k *link) next() (a Action, found func()) {
 		}
 	}
 	if !off && !k.connected {
-		return Connect{k.spec}, func() { k.connected = true }
+		return Connect{k.spec}, func() { k.carry(true) }
 	}
 	return nil, nil
 }
@@ -223,6 +226,14 @@ func (k *link) advance() {
 	case a == nil:
 		k.finishRequest()
 		k.advanceRelease()
+	}
+}
+
+// carry notes that the link carries packets, or none.
+func (k *link) carry(packets bool) {
+	if k.connected != packets {
+		k.connected = packets
+		k.lab.routing.restart()
 	}
 }
 

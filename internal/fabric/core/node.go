@@ -37,7 +37,8 @@ type node struct {
 	policy   restartPolicy
 	reason   string // why it is down; "" while it is up
 
-	startPending bool // an Apply requires a start, also if the node is up
+	routes       []topology.Route // that it is to have, where the lab converges
+	startPending bool             // an Apply requires a start, also if the node is up
 	lasting      nodeAsked
 	requests     []*nodeRequest // the first may have begun
 	waiting      []*nodeRequest // for the node, which they have started, to be ready
@@ -53,6 +54,9 @@ type life struct {
 	ended  bool // there is no agent
 	paused bool // its processes are stopped
 	stale  bool // the topology of the node has changed since it was last configured
+
+	rerouted      bool // it is to have other routes than it was given last
+	settingRoutes bool // SetRoutes is under way
 
 	required bool   // an Apply requires this start
 	aborted  bool   // the start has failed before the node was up, and nobody is told of the end
@@ -126,10 +130,11 @@ func (n *node) start() {
 	}
 	n.startPending = false
 	n.policy.timer.stop()
+	n.lab.routing.nodeStarts(n)
 	for k, end := range n.links() {
 		k.given[end], k.stuck = true, nil
 	}
-	n.work(StartAgent{n.of(), n.lab.topo, n.restarts}, func(Done) { n.phase = linking })
+	n.work(StartAgent{n.of(), n.lab.topo, n.wantedRoutes(), n.restarts}, func(Done) { n.phase = linking })
 }
 
 // work does an action that the node's phase waits for. If the action fails, so does the start.
@@ -230,6 +235,7 @@ func (n *node) advance() {
 	if !n.busy && n.open == 0 {
 		n.advancePhase()
 	}
+	n.advanceRoutes()
 	if !n.scheduled { // else its phase goes on first, which may finish the request that has started it
 		n.advanceRequests()
 	}
@@ -287,6 +293,7 @@ func (n *node) comeUp() {
 	}
 	n.phase, n.reason, n.required = awaitingSwitches, "", false
 	n.notify(event.NodeUp, text, n.spec.Name)
+	n.lab.routing.restart() // its routes may be over a link that was taken down meanwhile
 	var links []*link
 	for k := range n.links() {
 		links = append(links, k)
@@ -302,11 +309,11 @@ func (n *node) comeUp() {
 
 // reconfigure makes a node that is up what the topology says now.
 func (n *node) reconfigure() {
-	n.busy, n.stale = true, false
+	n.busy, n.stale, n.rerouted = true, false, false
 	for k, end := range n.links() {
 		k.given[end] = true
 	}
-	n.do(Reconfigure{n.of(), n.lab.topo, n.restarts}, func(d Done) {
+	n.do(Reconfigure{n.of(), n.lab.topo, n.wantedRoutes(), n.restarts}, func(d Done) {
 		if n.phase != up {
 			return
 		}

@@ -71,7 +71,7 @@ func (s *runs) end(a Ask) {
 func (s *runs) advance() (advanced bool) {
 	r, l := s.restoring, s.lab
 	switch {
-	case r == nil || r.left > 0:
+	case r == nil || r.left > 0 || r.nodes && l.routing.underWay():
 		return false
 	case r.err != nil || r.nodes:
 		s.restoring = nil

@@ -24,6 +24,7 @@ type world struct {
 	last   int
 
 	given    map[string]*topology.Topology // what a node's agent was told
+	routes   map[string][]topology.Route   // likewise
 	agents   map[string]int                // the life of the agent that a node has; 0: none
 	killed   map[string]bool               // by a signal or KillAgent, and about to end
 	switches map[string]bool
@@ -84,7 +85,7 @@ func parse(t testing.TB, text string) *topology.Topology {
 func newWorld(t testing.TB, text string) *world {
 	t.Helper()
 	return &world{
-		t: t, lab: New(parse(t, text)), given: map[string]*topology.Topology{}, agents: map[string]int{}, killed: map[string]bool{}, switches: map[string]bool{},
+		t: t, lab: New(parse(t, text)), given: map[string]*topology.Topology{}, routes: map[string][]topology.Route{}, agents: map[string]int{}, killed: map[string]bool{}, switches: map[string]bool{},
 		links: map[int]*worldLink{}, busy: map[string]bool{}, answers: map[uint64]*Answer{},
 		healthy: func(string) string { return "" },
 	}
@@ -225,9 +226,11 @@ func (w *world) begin(number int, a Action) {
 		w.forgotten = append(w.forgotten, linkTo(a.Link))
 		return
 	case StartAgent:
-		w.given[a.Node] = a.Topology
+		w.given[a.Node], w.routes[a.Node] = a.Topology, a.Routes
+	case SetRoutes:
+		w.routes[a.Node] = a.Routes
 	case Reconfigure:
-		w.given[a.Node] = a.Topology
+		w.given[a.Node], w.routes[a.Node] = a.Topology, a.Routes
 		w.configure(a.Node)
 	case Configure:
 		w.configure(a.Node)
@@ -288,6 +291,8 @@ func subject(a Action) string {
 	case Configure:
 		return a.Node
 	case Reconfigure:
+		return a.Node
+	case SetRoutes:
 		return a.Node
 	case PauseAgent:
 		return a.Node
@@ -370,7 +375,7 @@ func (w *world) result(a Action) Done {
 		if a.Signal == Kill {
 			w.after(w.takes(), func() { w.ends(a.Of, "its agent was killed by SIGKILL") })
 		}
-	case Configure, Reconfigure, BeginLinks, AwaitSpanningTree, RenewNames, AwaitIdle, PlaceFiles, Execute, PauseAgent, ResumeAgent, ResizeLink:
+	case Configure, Reconfigure, SetRoutes, BeginLinks, AwaitSpanningTree, RenewNames, AwaitIdle, PlaceFiles, Execute, PauseAgent, ResumeAgent, ResizeLink:
 	default:
 		return w.linkResult(a)
 	}
@@ -387,6 +392,8 @@ func agentOf(a Action) (of Of, ok bool) {
 	case Configure:
 		return a.Of, true
 	case Reconfigure:
+		return a.Of, true
+	case SetRoutes:
 		return a.Of, true
 	case CheckHealth:
 		return a.Of, true

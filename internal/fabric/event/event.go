@@ -28,9 +28,16 @@ type Event struct {
 	Node     string            `json:"node,omitempty"`
 	Link     string            `json:"link,omitempty"` // one of its endpoints, node:interface
 	Workload string            `json:"workload,omitempty"`
-	Lost     uint64            `json:"lost,omitempty"` // of EventsLost: events between the last one and this
-	QP       *provider.QPError `json:"qp,omitempty"`   // of QPError
-	Text     string            `json:"text"`           // for people
+	Lost     uint64            `json:"lost,omitempty"`   // of EventsLost: events between the last one and this
+	QP       *provider.QPError `json:"qp,omitempty"`     // of QPError
+	Routes   *Routes           `json:"routes,omitempty"` // of RoutesConverged
+	Text     string            `json:"text"`             // for people
+}
+
+// Routes says what comes of the links that carry packets.
+type Routes struct {
+	Changed    int `json:"changed_nodes"`      // hosts and routers with other routes
+	OutOfReach int `json:"out_of_reach_hosts"` // that most of the others do not reach
 }
 
 // InReport returns the event as the report of a run has it, with the time since the run began.

@@ -15,6 +15,7 @@ const (
 	LinkAdded        = "link-added"
 	LinkRemoved      = "link-removed"
 	LinkOverrun      = "link-overrun"
+	RoutesConverged  = "routes-converged"
 	WorkloadStarted  = "workload-started"
 	WorkloadProgress = "workload-progress"
 	WorkloadDone     = "workload-done"
@@ -52,6 +53,7 @@ var Kinds = []Kind{
 	{Name: LinkAdded, Means: "an apply has added a link"},
 	{Name: LinkRemoved, Means: "an apply has removed a link"},
 	{Name: LinkOverrun, Means: "the host could not keep up with a link", OfRun: true},
+	{Name: RoutesConverged, Means: "routers and hosts have the routes over the links that are up"},
 	{Name: WorkloadStarted, Means: "a workload of a run began", OfRun: true},
 	{Name: WorkloadProgress, Means: "it goes on", OfRun: true},
 	{Name: WorkloadDone, Means: "it has ended or failed", OfRun: true},

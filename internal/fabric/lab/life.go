@@ -103,7 +103,7 @@ func (l *life) reconfigure(d *nodeDriver, a core.Reconfigure) error {
 			return fmt.Errorf("node %s: %w", a.Node, err)
 		}
 	}
-	to := d.config(a.Topology, spec, a.Restarts)
+	to := d.config(a.Topology, spec, a.Routes, a.Restarts)
 	l.mu.Lock()
 	same := !l.fresh && reflect.DeepEqual(l.told, to)
 	l.mu.Unlock()
@@ -116,6 +116,17 @@ func (l *life) reconfigure(d *nodeDriver, a core.Reconfigure) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.told, l.fresh = to, false
+	return nil
+}
+
+// setRoutes has the routes of a node that is up be these.
+func (l *life) setRoutes(routes []topology.Route) error {
+	if err := l.agent.SetRoutes(routes); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.told.Routes = routes
 	return nil
 }
 

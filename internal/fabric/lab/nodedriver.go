@@ -70,6 +70,8 @@ func (d *nodeDriver) action(a core.Action) func() core.Done {
 		return failing(a.Of, func(l *life) error { return l.configure(d) })
 	case core.Reconfigure:
 		return failing(a.Of, func(l *life) error { return l.reconfigure(d, a) })
+	case core.SetRoutes:
+		return failing(a.Of, func(l *life) error { return l.setRoutes(a.Routes) })
 	case core.CheckHealth:
 		return on(a.Of, (*life).checkHealth)
 	case core.PauseAgent:
@@ -112,7 +114,7 @@ func (d *nodeDriver) forget(name string) {
 // start starts the agent of a node.
 func (d *nodeDriver) start(a core.StartAgent) error {
 	spec := a.Topology.FindNode(a.Node)
-	l := &life{Of: a.Of, spec: spec, told: d.config(a.Topology, spec, a.Restarts), unwatch: func() {}, down: make(chan struct{})}
+	l := &life{Of: a.Of, spec: spec, told: d.config(a.Topology, spec, a.Routes, a.Restarts), unwatch: func() {}, down: make(chan struct{})}
 	if err := l.limit(d.lab, d.groupsOf(a.Topology)); err != nil {
 		return fmt.Errorf("node %s: limits: %w", spec.Name, err)
 	}
@@ -143,17 +145,17 @@ func (d *nodeDriver) start(a core.StartAgent) error {
 	return nil
 }
 
-// config returns what a node is told when it is started for the start-th time after the first: its routes, and its
+// config returns what a node is told when it is started for the start-th time after the first: routes, and its
 // neighbours, since who is on each of its segments is known beforehand, unless it is outside the lab. A later start has
 // other random numbers than the one before: what is still under way must not be taken for the new node's.
-func (d *nodeDriver) config(topo *topology.Topology, spec *topology.Node, start int) node.Config {
+func (d *nodeDriver) config(topo *topology.Topology, spec *topology.Node, routes []topology.Route, start int) node.Config {
 	seed := "node " + spec.Name
 	if start > 0 {
 		seed = fmt.Sprintf("node %s, start %d", spec.Name, start)
 	}
 	cfg := node.Config{
 		Lab: d.lab, Name: spec.Name, Seed: topo.SeedOf(seed), Adapter: spec.Adapter,
-		Forwards: spec.Kind == topology.Router, Routes: spec.Routes, PIDLimit: spec.PIDs != 0,
+		Forwards: spec.Kind == topology.Router, Routes: routes, Reroutes: topo.Convergence > 0, PIDLimit: spec.PIDs != 0,
 		Env: spec.Setup.Env, Files: spec.Setup.Files, Hosts: d.hosts,
 	}
 	if !spec.NoVerbs {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -262,4 +263,95 @@ func TestFailOver(t *testing.T) {
 		return ""
 	})
 	carry([2]bool{true, false})
+}
+
+// Where a way is cut further on, the routes of all nodes go around it after the time that the file gives, and to
+// a host that is gone there are none. The kernel is the judge, and ping where there is one.
+func TestRoutesConverge(t *testing.T) {
+	f := spines(uniqueName(t))
+	f.Convergence = 50 * time.Millisecond
+	l := start(t, f.Topology)
+	_, err := exec.LookPath("ping")
+	pings := err == nil
+	ping := func(address string) string {
+		r := runCommand(t, l, "a", node.Command{Args: []string{"sh", "-c", "ping -n -c 1 -W 20 " + strings.Trim(address, "[]") + "; true"}})
+		var out bytes.Buffer
+		if _, err := io.Copy(&out, r.stdout); err != nil {
+			t.Fatal(err)
+		}
+		r.wait(t)
+		return out.String()
+	}
+	addresses := []string{"10.6.0.1", "[fd00:6::1]"}
+	answered := func() {
+		t.Helper()
+		for range 5 { // each is another flow
+			for _, address := range addresses {
+				if says := roundTrip(t, l, "a", "b", address); says == "lost" {
+					t.Errorf("an echo from %s is lost", address)
+				}
+				if pings {
+					if says := ping(address); !strings.Contains(says, " 0% packet loss") {
+						t.Errorf("ping: %s", says)
+					}
+				}
+			}
+		}
+	}
+	converged := 0
+	converge := func() (is event.Routes) {
+		t.Helper()
+		converged++
+		eventually(t, testTime, func() string {
+			all, _, err := l.Events(testContext(t), time.Time{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = slices.DeleteFunc(all, func(e event.Event) bool { return e.Kind != event.RoutesConverged })
+			if len(all) < converged {
+				return fmt.Sprintf("routes have converged %d times, want %d", len(all), converged)
+			}
+			is = *all[converged-1].Routes
+			return ""
+		})
+		return is
+	}
+	routes := func(family string) string { return ip(t, l, "r1", family, "route", "show", "proto", "static") }
+	before := routes("-4") + routes("-6")
+	// Only the link at the other end goes, which r1 does not see by itself.
+	if err := l.Links.Down(testContext(t), "r2:eth1"); err != nil {
+		t.Fatal(err)
+	}
+	if is := converge(); is.Changed == 0 || is.OutOfReach != 0 {
+		t.Errorf("%+v", is)
+	}
+	answered()
+	if got := routes("-4") + routes("-6"); got != "" && (strings.Contains(got, "eth1") || strings.Contains(got, "nexthop") || !strings.Contains(got, "10.6.0.0/24 via 10.3.0.2 dev eth2") || !strings.Contains(got, "fd00:6::/64 via fd00:3::2 dev eth2")) {
+		t.Errorf("routes of r1: %s", got)
+	}
+	act(t, l, "b", StopNode, nodeDown)
+	if is := converge(); is.OutOfReach != 1 {
+		t.Errorf("%+v", is)
+	}
+	if got := routes("-4") + routes("-6"); strings.Contains(got, "10.6.0.0") || strings.Contains(got, "fd00:6:") {
+		t.Errorf("routes of r1: %s", got)
+	}
+	for _, address := range addresses {
+		if !pings {
+			break
+		}
+		if says := ping(address); !strings.Contains(says, "nreachable") {
+			t.Errorf("ping of a host that is gone: %s", says)
+		}
+	}
+	act(t, l, "b", StartNode, nodeReady)
+	converge()
+	if err := l.Links.Up(testContext(t), "r2:eth1"); err != nil {
+		t.Fatal(err)
+	}
+	converge()
+	answered()
+	if got := routes("-4") + routes("-6"); got != before {
+		t.Errorf("routes of r1: %s, before %s", got, before)
+	}
 }

@@ -75,7 +75,10 @@ func (l *lab) Change(e *topology.Event, done func(error)) {
 func (l *lab) carryOut(a core.Action) error {
 	switch a := a.(type) {
 	case core.StartAgent:
+		l.setRoutes(a.Node, a.Routes)
 		return l.network.byName[a.Node].start(a.Restarts)
+	case core.SetRoutes:
+		l.setRoutes(a.Node, a.Routes)
 	case core.KillAgent:
 		l.end(a.Of)
 	case core.SignalAgent:
@@ -104,6 +107,12 @@ func (l *lab) carryOut(a core.Action) error {
 func (l *lab) end(of core.Of) {
 	l.network.byName[of.Node].end()
 	l.events = append(l.events, core.AgentEnded{Of: of, Reason: "its agent was killed by SIGKILL"})
+}
+
+// setRoutes has packets that leave a node from now on take these routes.
+func (l *lab) setRoutes(name string, routes []topology.Route) {
+	l.network.byName[name].routes = routes
+	l.switched = true
 }
 
 // impair has a link do something to packets.

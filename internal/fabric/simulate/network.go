@@ -26,7 +26,7 @@ type network struct {
 	// doing, with locks of their adapter held.
 	qpError func(node string, e provider.QPError)
 
-	ways    map[roce.Flow]*way // found since links last changed; nil: there is none
+	ways    map[roce.Flow]*way // found since links and routes last changed; nil: there is none
 	blocked []bool             // by link: what a spanning tree has no use for
 
 	programs *programs
@@ -78,7 +78,7 @@ func (n *network) linkOf(spec *topology.Link) *link {
 	return n.byNumber[spec.Number]
 }
 
-// changed is called after links went down or came up.
+// changed is called after links went down or came up, or routes changed.
 func (n *network) changed() {
 	n.ways = map[roce.Flow]*way{}
 	n.blocked = n.spare()

@@ -18,6 +18,7 @@ type node struct {
 	spec      *topology.Node
 	seed      uint64
 	addresses []netip.Addr // of its adapter
+	routes    []topology.Route
 
 	paused   bool
 	restarts int   // of the last start

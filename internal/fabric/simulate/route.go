@@ -73,6 +73,9 @@ func (n *network) next(at *node, to netip.Addr, flow roce.Flow) (face *topology.
 	}
 	bits := -1
 	for i := range at.spec.Interfaces {
+		if n.topo.Convergence > 0 && !n.links[at.spec.Interfaces[i].Link].on {
+			continue // as the kernel does (node.Config.Reroutes)
+		}
 		for _, a := range at.spec.Interfaces[i].Addresses {
 			if a.Bits() > bits && a.Masked().Contains(to) {
 				face, via, bits = &at.spec.Interfaces[i], to, a.Bits()
@@ -80,8 +83,8 @@ func (n *network) next(at *node, to netip.Addr, flow roce.Flow) (face *topology.
 		}
 	}
 	var route *topology.Route
-	for i := range at.spec.Routes {
-		if r := &at.spec.Routes[i]; r.To.Bits() > bits && r.To.Contains(to) {
+	for i := range at.routes {
+		if r := &at.routes[i]; r.To.Bits() > bits && r.To.Contains(to) {
 			route, bits = r, r.To.Bits()
 		}
 	}

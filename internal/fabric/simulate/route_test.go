@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/node/workload"
 	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/provider"
@@ -230,5 +231,66 @@ func TestRouters(t *testing.T) {
 	}
 	if c := a.life.port.Counters(); c["send_dropped"] != 1 {
 		t.Errorf("%v", c)
+	}
+}
+
+// fatTree is one of k=4, all of whose hosts send to each other, when an aggregation router
+// is switched off.
+const fatTree = `
+seed: 1
+topology:
+  convergence: CONVERGENCE
+  fabric: {shape: fat-tree, k: 4, tiers: {host: {delay: 200us}}}
+workloads:
+  - {name: all, pattern: all-to-all, nodes: "p*-h*", operation: write, size: 4KiB, count: 100, verify: true}
+timeline:
+  - {at: 20ms, stop: p1-agg1}
+`
+
+// Every host gets through to every other again when the routers have other routes, and
+// nothing is lost for good. Without, flows stay lost that a core sent to the router.
+func TestFatTreeLosesRouter(t *testing.T) {
+	for convergence, converges := range map[string]bool{"50ms": true, "never": false} {
+		topo := parsed(t, strings.Replace(fatTree, "CONVERGENCE", convergence, 1))
+		var told []event.Event
+		r, err := Run(t.Context(), topo, Options{Events: func(e event.Event) {
+			if e.Kind == event.RoutesConverged || e.Kind == event.NodeDown {
+				told = append(told, e)
+			}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := r.Workloads[0]
+		if lost := w.Errors > 0 || w.Messages < 16*15*100; lost == converges {
+			t.Errorf("convergence %s: messages: %d, errors: %d", convergence, w.Messages, w.Errors)
+		}
+		if !converges {
+			if len(told) != 1 {
+				t.Errorf("told %+v", told)
+			}
+			continue
+		}
+		if len(told) != 2 || told[1].At-told[0].At != 50*time.Millisecond || told[1].Routes == nil || told[1].Routes.OutOfReach != 0 || told[1].Routes.Changed == 0 {
+			t.Errorf("told %+v", told)
+		}
+	}
+}
+
+// Packets to a host that no route leads to are dropped where they leave, and counted.
+func TestUnreachableHost(t *testing.T) {
+	l := up(t, strings.Replace(routed, "topology:", "topology:\n  convergence: 50ms", 1))
+	w := l.begin(t, "a", "b", long)
+	l.clock.Run(10 * time.Millisecond)
+	l.do(t, topology.Event{Link: 1, Down: true})
+	l.do(t, topology.Event{Link: 2, Down: true})
+	dropped := func() uint64 { return l.network.byName["a"].life.port.Counters()["send_dropped"] }
+	l.clock.Run(49 * time.Millisecond)
+	if n := dropped(); n != 0 {
+		t.Errorf("before routes have converged, %d packets are dropped", n)
+	}
+	l.clock.Run(10 * time.Second)
+	if n := dropped(); n == 0 || w.result == nil || w.result.Errors == 0 {
+		t.Errorf("%d packets are dropped, and the workload has %+v", n, w.result)
 	}
 }

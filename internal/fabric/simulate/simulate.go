@@ -38,7 +38,7 @@ type lab struct {
 	events   []core.Event           // that the core is to be given
 	asked    map[uint64]func(error) // by the ID of the command: who waits for its answer
 	lastAsk  uint64
-	switched bool        // links have come up or gone down, and routes are not those of by then
+	switched bool        // links or routes have changed, and ways were found before
 	timer    clock.Timer // of the core's deadline; nil before the first
 	network  *network
 	watchers []*watcher
