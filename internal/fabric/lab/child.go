@@ -5,6 +5,7 @@ import (
 	"log"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 
 	"github.com/ndklab/ndklab/internal/fabric/linkem"
@@ -65,6 +66,27 @@ func inherited(fd int, name string) *os.File {
 	return os.NewFile(uintptr(fd), name)
 }
 
+// closeInherited closes the descriptors from firstFile on that the process has inherited and that it has not asked for
+// (inherited). A lab that outlives the command which made it would otherwise keep open what that command's caller has:
+// a lock, or the end of a pipe that somebody reads to its end.
+func closeInherited() error {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return fmt.Errorf("close inherited files: %w", err)
+	}
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil || fd < firstFile {
+			continue
+		}
+		// Those that this process has opened itself have the flag. That of entries is closed by now.
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			unix.Close(fd)
+		}
+	}
+	return nil
+}
+
 // partVariables are the variables that the parts of a lab have beside those of nodes: those
 // that say where files are to be.
 var partVariables = []string{"XDG_RUNTIME_DIR", "TMPDIR", "GOCOVERDIR", verbs.FolderVariable}
@@ -82,8 +104,8 @@ func childCommand(part, lab string, logFile *os.File, files ...*os.File) *exec.C
 	}
 }
 
-// firstProblem is what a dead lab's log says first, to tell the user instead of
-// an exit status.
+// firstProblem returns the first line of a dead lab's log, which tells the user more than an
+// exit status.
 func firstProblem(logFile *os.File) string {
 	buf := make([]byte, 4096)
 	n, err := logFile.ReadAt(buf, 0)

@@ -32,6 +32,9 @@ func guard(name string) error {
 	listener := inherited(listenFile, "listener")
 	locked := inherited(stateFile, "state")
 	defer runtime.KeepAlive(locked) // the lock is held to the very end of the process
+	if err := closeInherited(); err != nil {
+		return err
+	}
 	p, err := placeOf(name)
 	if err != nil {
 		return err

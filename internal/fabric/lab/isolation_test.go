@@ -8,8 +8,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ndklab/ndklab/internal/node"
+	"github.com/ndklab/ndklab/topology"
+	"golang.org/x/sys/unix"
 )
 
 // in runs a shell command in a node and returns what it printed.
@@ -187,5 +190,34 @@ func environmentStaysOutside(t *testing.T, l *Lab) {
 	}
 	if seen < 4 { // the guardian, the supervisor, agents
 		t.Errorf("%d processes of the lab are there", seen)
+	}
+}
+
+// No process of a lab keeps a file open that the command which made the lab has inherited: its caller's lock, say.
+func TestCallersFilesStayTheirs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT, 0o600) // which children inherit
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	topo := ring(uniqueName(t), 2)
+	topo.Links[0].Directions[0].Delay = time.Millisecond
+	topo.Captures = []topology.Capture{{Interfaces: topo.Links[0].Endpoints[:1], File: filepath.Join(t.TempDir(), "a.pcapng")}}
+	start(t, topo)
+	found := processes(topo.Name)
+	if len(found) != 6 {
+		t.Errorf("the lab has %d processes, want guardian, supervisor, engine, recorder and two agents: %v", len(found), found)
+	}
+	for _, p := range found {
+		open, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.pid))
+		if err != nil || len(open) == 0 {
+			t.Fatalf("%s has %d files open, %v", p.args, len(open), err)
+		}
+		for _, f := range open {
+			if target, _ := os.Readlink(f); target == path {
+				t.Errorf("%s has its caller's file open", p.args)
+			}
+		}
 	}
 }

@@ -45,7 +45,7 @@ func (l *Lab) startRecorder(logFile, locked *os.File) error {
 		return fmt.Errorf("start recorder: %w", err)
 	}
 	go func() {
-		// How it ends, its files tell.
+		// Its files tell how it has ended.
 		_ = recorder.Wait()
 	}()
 	l.recorder = conn
@@ -74,6 +74,9 @@ func record(name string) error {
 	owner := inherited(firstFile, "owner")
 	locked := inherited(firstFile+1, "state")
 	defer runtime.KeepAlive(locked) // the lock is held to the very end of the process
+	if err := closeInherited(); err != nil {
+		return err
+	}
 	if err := capture.StandBack(); err != nil {
 		return err
 	}
@@ -183,6 +186,6 @@ func recordAll(ctx context.Context, name string, captures []topology.Capture, ow
 	return err
 }
 
-// completeTime is how long captures may take to be complete when the lab is over. They
+// completeTime bounds the time in which captures are completed when the lab is over. They
 // may be written to a pipe that nobody reads.
 const completeTime = 5 * time.Second
