@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// patience is how long goroutines have to end.
+// patience bounds the time in which goroutines end.
 const patience = 30 * time.Second
 
 // Main runs the tests of a package, and ends the process with a status other than 0 if one

@@ -1,4 +1,4 @@
-// Package race says whether the race detector watches this program. What it watches is several times slower, atomic
+// Package race says whether the race detector watches this program. With it programs are several times slower, atomic
 // operations are functions in C, and pools drop memory at random: some tests have to know.
 package race
 

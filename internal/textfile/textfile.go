@@ -57,7 +57,7 @@ func Read(file string, most int64) ([]byte, error) {
 // read reads what there is, and ended reports whether somebody had it open who has no more.
 func readPipe(read func() ([]byte, error), ended func() bool) (data []byte, open bool, err error) {
 	for end := time.Now().Add(patience); ; time.Sleep(pause) {
-		// Who has ended has written everything, so that it is read.
+		// A writer that has ended has written everything, so that it is read.
 		last := ended()
 		if data, err = read(); last || err != nil || len(data) > 0 {
 			return data, true, err

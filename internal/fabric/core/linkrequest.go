@@ -106,7 +106,7 @@ func (k *link) answerPlain() {
 	k.plainTimer.stop()
 }
 
-// abortRequest ends the request under way by the failure of an action. What was asked before is asked again.
+// abortRequest ends the request under way by the failure of an action, and asks again for what was asked before it.
 func (k *link) abortRequest(err error) {
 	r := k.requests[0]
 	k.requests = k.requests[1:]
@@ -196,8 +196,8 @@ func (k *link) switchTo(a Ask, up bool) {
 	k.request(r)
 }
 
-// alter changes the impairments, the state and the MTU of the link as a changed file says. What the file has not changed
-// stays as it is, also if a command has changed it.
+// alter changes the impairments, the state and the MTU of the link as a changed file says. It leaves alone what the
+// file has not changed, also if a command has changed it.
 func (k *link) alter(d diff.Link, done func(error)) {
 	was, is := d.Was, d.Is
 	k.spec = is

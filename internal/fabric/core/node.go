@@ -68,7 +68,7 @@ type life struct {
 	health health
 }
 
-// Why nodes are down.
+// The reasons why nodes are down.
 const (
 	stopped    = "it was stopped"
 	removed    = "it was removed"

@@ -30,7 +30,7 @@ type nodeRequest struct {
 	done func(r *nodeRequest, err error)
 }
 
-// What everyone is told of nodes and switches that are paused, and why they refuse what is asked of them.
+// Texts on nodes and switches that are paused: in events, and in errors of requests that they refuse.
 const (
 	nodePaused  = "node %s is paused"
 	nodeResumed = "node %s goes on"

@@ -7,7 +7,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/report"
 )
 
-// How far a lab may be from its simulation (docs/topology.md, Simulation).
+// Bounds on the distance between a lab and its simulation (docs/topology.md, Simulation).
 const (
 	within = 1.25 // times as much goodput or latency as the simulation's, or as little
 	// lossyWithin takes its place where packets were lost: of a few hundred packets, chance

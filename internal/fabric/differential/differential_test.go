@@ -89,7 +89,7 @@ func play(t *testing.T, file string, more ...string) *report.Run {
 	return r
 }
 
-// failure is why there is no report; nil if a workload or a check failed.
+// failure returns the reason why there is no report; nil if a workload or a check failed.
 func failure(err error) error {
 	exit := new(exec.ExitError)
 	if errors.As(err, &exit) && exit.ExitCode() == 1 {

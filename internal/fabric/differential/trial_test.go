@@ -16,7 +16,7 @@ type trial struct {
 	rate   int    // of its slowest link, Mb/s
 }
 
-// What trials are drawn from. The rates leave a busy machine enough time for each packet.
+// Values that trials are drawn from. The rates leave a busy machine enough time for each packet.
 var (
 	rates  = []int{5, 10, 20, 50, 100, 200} // Mb/s
 	losses = []string{"0%", "0%", "0.5%", "2%"}
@@ -56,7 +56,7 @@ func draw(number uint64) trial {
 	}
 	var workloads []string
 	for i := range 1 + r.IntN(2) {
-		// Whose packets are first in a queue is no matter of microseconds then.
+		// No matter of microseconds then decides whose packets are first in a queue.
 		start := time.Duration(i) * 100 * time.Millisecond
 		to := r.IntN(hosts)
 		from := (to + 1 + r.IntN(hosts-1)) % hosts

@@ -2,8 +2,8 @@
 // makes, the lab keeps, scenarios make and look at, and `ndklab events` and reports show; and
 // the list of the kinds of events.
 //
-// It neither passes events on nor keeps them. What the timeline of a file asks for is a
-// topology.Event.
+// It neither passes events on nor keeps them. A change that the timeline of a file asks for is
+// another thing, a topology.Event.
 //
 // Start reading at Event, then at Kinds.
 package event

@@ -37,22 +37,22 @@ func (s *setting) counts(t *testing.T) map[string]uint64 {
 	return counters
 }
 
-// tallies are what rxe counts that is no error.
+// tallies are rxe's counters of what is no error.
 var tallies = []string{"sent_pkts", "rcvd_pkts", "rdma_sends", "rdma_recvs", "ack_deferred"}
 
-// troubles are what a node counts that is a trouble on a clean link.
+// troubles are a node's counters of what is a trouble on a clean link.
 var troubles = []string{"icrc_errors", "malformed", "misdirected", "out_of_sequence", "naks_sent", "naks_received",
 	"rnr_naks_sent", "rnr_naks_received", "send_dropped", "send_too_big", "receive_overflow"}
 
-// unsteady is what both ends count on a link that the kernel carries, where one
-// packet now and then overtakes another, or is lost: veth has a queue for every
-// processor, and where the sender goes from one to another, what it sends there may
-// be first; and the queue of the tap overflows (500 frames) while the emulated
-// machine gets no processor. Comparing captures of both ends has shown either.
+// unsteady has the counters of both ends on a link that the kernel carries, where
+// one packet now and then overtakes another, or is lost. veth has a queue for every
+// processor: when the sender moves to another processor, its packets there may be
+// first. The queue of the tap (500 frames) overflows while the emulated machine gets
+// no processor. Comparing captures of both ends has shown either.
 var unsteady = []string{"out_of_seq_request", "rcvd_seq_err", "duplicate_request", "completer_retry_err", "out_of_sequence",
 	"naks_sent", "naks_received"}
 
-// An observation is what both ends have counted, and what was on the wire.
+// An observation has the counters of both ends, and the packets on the wire.
 type observation struct {
 	guest, node map[string]uint64
 	seen        capture

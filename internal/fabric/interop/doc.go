@@ -2,7 +2,7 @@
 // nobody here wrote: the Linux kernel's soft-RoCE (rdma_rxe) with rdma_cm, in a
 // virtual machine that is on a lab's link as an external.
 //
-// What is tested (TestGuest), in both directions and over IPv4 and IPv6:
+// TestGuest tests, in both directions and over IPv4 and IPv6:
 //
 //   - rping, with every byte compared, a thousand times with text of each of
 //     nine sizes from 64 to 65535 bytes; ibv_rc_pingpong, which needs no
@@ -40,7 +40,7 @@
 // tests are run by `make interop`; SHORT=1 has it do less of the same. They are
 // skipped elsewhere, since they need QEMU and take minutes.
 //
-// Start reading at interop_test.go: what is tested, subject by subject; and at
+// Start reading at interop_test.go, which has the subjects one by one, and at
 // programs_test.go, which has the tables of programs. A lab with a
 // guest is in setting_test.go, the machine itself in guest_test.go.
 package interop

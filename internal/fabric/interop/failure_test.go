@@ -163,9 +163,9 @@ func (s *setting) nodeIsRejected(t *testing.T, at netip.AddrPort) {
 	}
 }
 
-// giveUp is when a requester of ours has used up its retries at the latest: 7 and
-// the first try, of 2.147 s each, which is what rdma_cm of Linux 6.1 asks for (code
-// 19). To that the tests add what a busy machine and an emulated guest may take
+// giveUp is the time in which a requester of ours uses up its retries at the latest:
+// 7 and the first try, of 2.147 s each, as rdma_cm of Linux 6.1 asks for (code 19).
+// To that the tests add the time that a busy machine and an emulated guest may take
 // to say so.
 const (
 	giveUp = 8 * 2147 * time.Millisecond
@@ -359,7 +359,7 @@ func (s *setting) cuts(t *testing.T) {
 	})
 }
 
-// timeouts is how often requesters of the node have waited in vain.
+// timeouts returns the number of times that requesters of the node have waited in vain.
 func (s *setting) timeouts(t *testing.T) uint64 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

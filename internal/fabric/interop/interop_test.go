@@ -7,9 +7,9 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/report"
 )
 
-// subjects are what a lab and a guest do with each other, each in a file of its
-// own. In all of it nothing is to be lost or refused, until the guest itself
-// loses packets; nor is anything to fail then.
+// subjects are the tests of a lab with a guest, each in a file of its own. Nothing
+// may be lost or refused in them until the guest itself loses packets, and nothing
+// may fail then.
 var subjects = []struct {
 	name string
 	test func(*setting, *testing.T)

@@ -13,8 +13,8 @@ import (
 	"github.com/ndklab/ndklab/provider/lease"
 )
 
-// programs are what tests run in nodes, by name; each is with the subject that
-// needs it.
+// programs are the programs that tests run in nodes, by name; each is with the
+// subject that needs it.
 var programs = map[string]func(ctx context.Context, adapter *provider.Adapter, args []string) error{}
 
 // The test binary is also every process of a lab, and the programs that tests run
@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// programTime is how long one of our programs may take. It is less than commandTime,
-// so that a program that hangs says where.
+// programTime bounds the time of one of our programs. It is less than commandTime, so
+// that a program that hangs says where.
 const programTime = 10 * time.Minute
 
 // ours runs a program with the adapter of the node that it is in.

@@ -73,10 +73,10 @@ func (g guest) share(t *testing.T, name string, arguments ...string) {
 	script(t, time.Minute, "share", g.name, file)
 }
 
-// What netem's figures may be off, in a machine that is emulated and shares its
-// processors: the delay of the median packet, and the rate over two seconds, which a
-// pause of the machine before them adds to. Of a rate above netemSure the machine may
-// send less.
+// Bounds on the errors of netem's figures, in a machine that is emulated and shares its
+// processors: of the delay of the median packet, and of the rate over two seconds, which
+// a pause of the machine before them adds to. The machine may send less than a rate above
+// netemSure.
 const (
 	netemLate = 100.0 // ms
 	netemRate = 0.1

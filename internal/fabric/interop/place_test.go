@@ -16,8 +16,7 @@ import (
 	"github.com/ndklab/ndklab/internal/node/adapter"
 )
 
-// A place is where an end of an exchange runs: the node, over ndklab's libraries, or the guest, over rdma-core's and
-// rxe.
+// A place runs an end of an exchange: the node, over ndklab's libraries, or the guest, over rdma-core's and rxe.
 type place struct {
 	name              string
 	address, address6 netip.Addr

@@ -50,7 +50,7 @@ func parseRping(args []string) (at netip.AddrPort, size int, err error) {
 	return at, size, err
 }
 
-// rounds is how often text of each size is sent there and back.
+// rounds is the number of times that text of each size is sent there and back.
 const rounds = 1000
 
 // sizes are those of the text: of one packet, and about where there is one more,
@@ -136,9 +136,9 @@ func (g guest) rping(args string) (wait func() error) {
 	}
 }
 
-// What rping prints at the end of either end, and if it then fails only because it
-// is ended twice. A server always waits for one more round, in vain; 10 is the state
-// of being disconnected.
+// Texts that rping prints at the end of either end, and if it then fails only because
+// it is ended twice. A server always waits for one more round, in vain; 10 is the
+// state of being disconnected.
 const (
 	clientEnds = "client DISCONNECT EVENT...\n"
 	serverEnds = "server DISCONNECT EVENT...\nwait for RDMA_READ_ADV state 10\n"

@@ -33,8 +33,8 @@ func (s *setting) wire(t *testing.T) {
 	t.Run("tshark", s.dissect)
 }
 
-// A capture is what was found in a record of the guest's network card: QEMU
-// writes one before it hands a frame on, and so misses none.
+// A capture has the findings in a record of the guest's network card. QEMU writes
+// a frame there before it hands it on, and so misses none.
 type capture struct {
 	toGuest, fromGuest packets
 	// early and late are requests of the guest that it sent again, less than the
@@ -60,8 +60,8 @@ func (p packets) since(before packets) packets {
 	return packets{p.frames - before.frames, p.ipv4 - before.ipv4, p.ipv6 - before.ipv6}
 }
 
-// rxeTimeout is how long rxe waits for an acknowledgement at least: what both
-// ends agree on (roce.md 12.3).
+// rxeTimeout is the least time that rxe waits for an acknowledgement, on which both
+// ends agree (roce.md 12.3).
 const rxeTimeout = 537 * time.Millisecond
 
 // captured reads what was recorded so far. Every RoCEv2 packet must have the ICRC

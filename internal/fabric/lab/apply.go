@@ -9,26 +9,26 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// This file is how a lab that is up is changed to another topology, at both ends of
-// its channel. What has to be done the core decides.
+// This file changes a lab that is up to another topology, at both ends of its channel.
+// The core decides the steps.
 
-// A Standing is what a lab is at present, for who wants to change it.
+// A Standing describes a lab at present, for a caller that wants to change it.
 type Standing struct {
 	Topology *topology.Topology
-	// Unfinished is why the last Apply did not come to its end; "" if it did.
+	// Unfinished has the reason why the last Apply did not come to its end; "" if it did.
 	Unfinished string
 	Generation int // counts what has become of the lab
 }
 
-// Standing is what the lab is at present.
+// Standing returns the present topology of the lab, and whether a change is under way or unfinished.
 func (l *Lab) Standing(ctx context.Context) (*Standing, error) {
 	return call(ctx, l.session, methodStanding, nil)
 }
 
 // Apply makes the lab that of another topology, which was read with that of from as
-// topology.Options.Running. What is the same in both goes on undisturbed. It returns
-// when every new node is ready. If it fails, or ctx ends, what was done by then stays
-// so, and a later Apply does the rest. It is refused while the lab runs its workloads,
+// topology.Options.Running. It does not disturb what is the same in both. It returns
+// when every new node is ready. If it fails, or ctx ends, the changes made by then
+// stay, and a later Apply does the rest. It is refused while the lab runs its workloads,
 // if the lab was changed since from, and for what diff.Compare refuses.
 func (l *Lab) Apply(ctx context.Context, topo *topology.Topology, from *Standing) error {
 	return l.whyEnded(methodApply.Call(ctx, l.conn, applyParams{Topology: topo, Generation: from.Generation}))

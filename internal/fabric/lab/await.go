@@ -14,22 +14,22 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// This file is how commands wait for a lab to be in some state. What is in the lab the
-// supervisor waits for, woken by events where these tell, else looking from time to
-// time. Whether there is a lab only the waiting command can see.
+// This file waits for a lab to be in some state. The supervisor waits for states of what is
+// in the lab, woken by events where these tell, else looking from time to time. The command
+// itself waits for a lab to be there, or gone.
 
-// Awaited is how waiting for a condition ended.
+// Awaited tells how waiting for a condition ended.
 type Awaited struct {
 	Reached bool
 	Failed  bool   // it is a workload that had errors
 	Got     string // in what state it was found last, for people
 }
 
-// awaitPoll is how often it is looked whether a lab is there.
+// awaitPoll is the time between two looks whether a lab is there.
 const awaitPoll = 20 * time.Millisecond
 
-// lookTime is how long a lab may take to answer, however short the time to wait is: who
-// does not want to wait wants to know all the same.
+// lookTime bounds the time in which a lab answers, however short the time to wait is: a caller
+// who does not want to wait wants to know all the same.
 const lookTime = 5 * time.Second
 
 // Await waits until a condition holds for a lab or, unless node is "", for that node
@@ -207,7 +207,7 @@ func (s *Supervisor) await(ctx context.Context, _ *control.Request, params await
 	}
 }
 
-// counterPoll is how often counters are read that somebody waits for, at most.
+// counterPoll is the shortest time between two readings of counters that somebody waits for.
 const counterPoll = 20 * time.Millisecond
 
 // lookFor looks whether a condition holds.
@@ -245,8 +245,8 @@ func (s *Supervisor) lookFor(ctx context.Context, params *awaitParams) (*Awaited
 	return &Awaited{Reached: state == c.State, Got: state}, nil
 }
 
-// lookAtWorkload is how a workload fares in the present run or, if none goes on, fared
-// in the last.
+// lookAtWorkload returns the state of a workload in the present run or, if none goes on, in the
+// last.
 func (a *runAPI) lookAtWorkload(name string) *Awaited {
 	a.mu.Lock()
 	r := a.running

@@ -12,8 +12,8 @@ import (
 	"github.com/ndklab/ndklab/internal/node/verbs"
 )
 
-// build makes the lab: its namespaces, agents, links and engine, and waits until every node is ready. What a failure
-// leaves half made goes with the supervisor.
+// build makes the lab: its namespaces, agents, links and engine, and waits until every node is ready. After a failure
+// the half-made lab goes with the supervisor.
 func (s *Supervisor) build(ctx context.Context, params startParams, files []*os.File) error {
 	if err := s.prepare(&params); err != nil {
 		return fmt.Errorf("lab %s: %w", s.name, err)

@@ -16,8 +16,8 @@ import (
 // many it allows, so that a large lab fails beforehand with what to raise, and not half
 // made with whatever the kernel says then.
 
-// capacity is how many of each the system allows this user; math.MaxUint64 where it does
-// not say.
+// capacity has the number of each that the system allows this user; math.MaxUint64 where it
+// does not say.
 type capacity struct {
 	files      uint64 // that one process has open. Go has raised it as far as it may
 	threads    uint64 // of the whole system
@@ -27,7 +27,7 @@ type capacity struct {
 	namespaces map[string]uint64
 }
 
-// What a lab takes. A supervisor has a channel, a pipe and a process for every node, and
+// The needs of a lab. A supervisor has a channel, a pipe and a process for every node, and
 // a socket while it starts; the engine has two sockets for each link that it carries and
 // another two while the link changes hands; an agent has four or five threads.
 const (

@@ -21,10 +21,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file gives commands the packets of interfaces, at both ends of the lab's channel. The supervisor opens a packet socket where the interface is
-// and hands it to the command, which reads it for as long as its request stands:
-// what captures cost in processor time and memory is the command's, and what it
-// writes it writes as its user.
+// This file gives commands the packets of interfaces, at both ends of the lab's
+// channel. The supervisor opens a packet socket in the namespace of the interface
+// and hands it to the command, which reads it for as long as its request stands.
+// So the command bears the cost of a capture in processor time and memory, and
+// writes files as its user.
 
 // Capture begins to capture an interface, node:interface, until ctx ends, its
 // node or the lab. It is for package capture to read.

@@ -10,7 +10,7 @@ import (
 	"github.com/ndklab/ndklab/internal/control"
 )
 
-// A Condition is what can be waited for in a lab. The zero value is none.
+// A Condition is a state of a lab that commands can wait for. The zero value is none.
 type Condition struct {
 	State    string // Ready or Down, of the lab or a node; or
 	Workload string // the name of one that is to be done; or

@@ -76,8 +76,8 @@ func (l *decisionLog) replay(ctx context.Context, engine *linkem.Engine, params 
 	return nil
 }
 
-// recorded is how recording has gone until now, with everything that was decided
-// in the file; nil if nothing is recorded.
+// recorded returns the state of the recording; nil if nothing is recorded. All decisions
+// until now are in the file when it returns.
 func (l *decisionLog) recorded(ctx context.Context) (*report.Recorded, error) {
 	l.mu.Lock()
 	file := l.file

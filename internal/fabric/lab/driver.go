@@ -26,8 +26,8 @@ type driver struct {
 	beginLinks func() error
 
 	// mu guards what follows. It is held while the core is asked or looked at, and while everyone is told what the core
-	// tells, which keeps the order. Who holds it may take any other lock of the lab, never the other way round. Actions
-	// are carried out without it.
+	// tells, which keeps the order. It is taken before any other lock of the lab, never after one. Actions are carried
+	// out without it.
 	mu      sync.Mutex
 	core    *core.Lab
 	started time.Time                     // the core's time 0

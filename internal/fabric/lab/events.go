@@ -12,11 +12,11 @@ import (
 	"github.com/ndklab/ndklab/provider"
 )
 
-// This file is how a lab's events reach those who watch. The supervisor keeps the
-// last ones; each watcher reads them at its own pace, and one that is slower than
+// This file passes a lab's events to those who watch. The supervisor keeps the last
+// ones, and each watcher reads them at its own pace. A watcher that is slower than
 // they come misses those that are no longer kept, and is told how many.
 
-// keptEvents is how many events a supervisor keeps, some 200 bytes each.
+// keptEvents is the number of events that a supervisor keeps, some 200 bytes each.
 const keptEvents = 4096
 
 // A history is the last keptEvents events of a lab. They are numbered from 1.

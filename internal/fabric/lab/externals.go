@@ -23,27 +23,27 @@ import (
 )
 
 // An external is a link's end outside the lab: an interface in a network
-// namespace of its own, in which nothing of the lab runs. What wants to be there
-// enters the namespace (with a tap, a bridge, a capture tool) or exchanges frames
-// over Unix sockets with the relay that the engine has for it; see package relay.
+// namespace of its own, in which nothing of the lab runs. A program outside enters
+// the namespace (with a tap, a bridge, a capture tool) or exchanges frames over
+// Unix sockets with the relay that the engine has for it; see package relay.
 //
 // The namespace is bound to a file in the supervisor's mount namespace. The host
-// reaches that through the supervisor's root directory in /proc, to which, for
-// ip netns, a link in /run/netns leads: once the lab is gone it leads nowhere.
+// reaches that through the supervisor's root directory in /proc. For ip netns, a
+// link in /run/netns leads there: once the lab is gone it leads nowhere.
 type external struct {
 	namespace *os.File
 	path      string // of the namespace, as the host reaches it
 	name      string // of the link in /run/netns; "" for ordinary users, who may not make one
 }
 
-// namesDir is where ip netns looks for namespaces (ip-netns(8)).
+// namesDir is the folder in which ip netns looks for namespaces (ip-netns(8)).
 const namesDir = "/run/netns"
 
 // externalDir is the directory of the sockets of a lab's externals.
 func (p place) externalDir() string { return filepath.Join(p.dir, p.name+externalSuffix) }
 
-// namespaceDir is where the namespaces of externals are bound, each to a file
-// with the interface's name, in the supervisor's mount namespace.
+// namespaceDir returns the folder in which the namespaces of externals are bound, each to
+// a file with the interface's name, in the supervisor's mount namespace.
 func (p place) namespaceDir() string { return filepath.Join(p.dir, "ns", p.name) }
 
 // openExternalDir makes the directory for the sockets of externals, if there are

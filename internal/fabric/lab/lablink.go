@@ -12,8 +12,8 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// A labLink is what there is of a link on this machine: its interfaces, whether the kernel or an engine hands its
-// packets on, and what the kernel has counted of them. What is asked of it, the core knows.
+// A labLink is a link as it is on this machine: its interfaces, whether the kernel or an engine hands its packets on,
+// and what the kernel has counted of them. The core knows what is asked of it.
 type labLink struct {
 	*linkDriver
 	gone chan struct{} // closed when the link is in the lab no more
@@ -203,7 +203,7 @@ func (l *labLink) takeApart() error {
 	return l.disconnect()
 }
 
-// How long the kernel may take to notice that interfaces are up.
+// Times in which the kernel notices that interfaces are up: between two looks, and in all.
 const (
 	settlePoll = time.Millisecond
 	settleTime = 5 * time.Second

@@ -22,8 +22,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A life is a node from a start to its end on this machine: an agent, which is never the same again. What is not said
-// to change is set before anybody else sees it.
+// A life is a node from a start to its end on this machine: an agent, which is never the same again. Fields that no lock
+// guards are set before anybody else sees it.
 type life struct {
 	core.Of
 	spec    *topology.Node
@@ -72,8 +72,8 @@ func (l *life) placeFiles() error {
 	return l.agent.Mount(ctx)
 }
 
-// configure has the agent set its interfaces up and open its adapter. That the kernel grants less of a receive buffer
-// than the file asks for is said once.
+// configure has the agent set its interfaces up and open its adapter. It warns, once in a lab, that the kernel grants
+// less of a receive buffer than the file asks for.
 func (l *life) configure(d *nodeDriver) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTime)
 	defer cancel()
@@ -130,7 +130,7 @@ func (l *life) setRoutes(routes []topology.Route) error {
 	return nil
 }
 
-// execute runs a command of a stage. What it writes goes to the log.
+// execute runs a command of a stage. Its output goes to the log.
 func (l *life) execute(command string) core.Done {
 	status, last, err := shell(context.Background(), l.agent, command, os.Stderr)
 	done := l.done(err)

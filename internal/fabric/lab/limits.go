@@ -30,8 +30,8 @@ func newKind(was, is cgroup.Limits) bool {
 	return was.CPU == 0 && is.CPU != 0 || was.Memory == 0 && is.Memory != 0 || was.PIDs == 0 && is.PIDs != 0
 }
 
-// groupsOf returns where the groups of nodes with limits are, for a topology; nil if there are none. What limits cannot be
-// had is said once.
+// groupsOf returns the tree with the groups of nodes with limits, for a topology; nil if there are none. It warns once of
+// limits that cannot be had.
 func (d *nodeDriver) groupsOf(topo *topology.Topology) *cgroup.Tree {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -77,7 +77,7 @@ func (l *life) limitReached() string {
 	return fmt.Sprintf(": the node went over its memory limit of %s", topology.FormatSize(l.group.Limits().Memory))
 }
 
-// usage is what a node may use and has used; null without limits in force.
+// usage returns the limits of a node and what it has used; nil without limits in force.
 func (l *life) usage() (*report.Limits, *report.Usage) {
 	if l.group == nil {
 		return nil, nil

@@ -17,7 +17,7 @@ type linkDriver struct {
 	nodes   *nodeDriver // whose namespaces links end in
 	publish func(event.Event)
 
-	// What follows is set before the first action.
+	// The following fields are set before the first action.
 	place     place
 	named     bool   // externals get names for ip netns
 	seed      uint64 // the lab's

@@ -70,8 +70,8 @@ func (c linkemCarrier) idle(ctx context.Context, name string) error {
 	return engine.Idle(ctx, name)
 }
 
-// releaseTime is how long packets that came since a link was idle may take to leave
-// it. On one with more traffic than the engine keeps up with there is no such time.
+// releaseTime bounds the time in which packets that came since a link was idle leave it.
+// On a link with more traffic than the engine keeps up with they never do.
 const releaseTime = time.Second
 
 func (c linkemCarrier) detach(l *labLink) error {

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file is how commands read a lab's log, which all of its processes write to. It
-// needs no answer of the lab, so that the log can be read of one that hangs.
+// This file reads a lab's log, which all of its processes write to. It needs no answer of
+// the lab, so that the log of a lab that hangs can be read.
 
 // LogOptions say what of a log is read.
 type LogOptions struct {

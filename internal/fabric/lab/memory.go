@@ -18,11 +18,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file is what can be told of a lab when something has gone wrong in it. It is kept
-// by the command, so that it is there also if the lab has died of what went wrong.
+// This file keeps what can be told of a lab when something has gone wrong in it. The command
+// keeps it, so that it is there also if the lab has died of what went wrong.
 
-// A Memory is what can be told of a lab: its log, its events, the state of its nodes and
-// links, and the last that was sent into every link.
+// A Memory has what can be told of a lab: its log, its events, the state of its nodes and
+// links, and the last packets that were sent into every link.
 type Memory struct {
 	lab *Lab
 	log *os.File // open, since the file goes with the lab
@@ -38,15 +38,15 @@ type Memory struct {
 }
 
 const (
-	// memorySize is how much memory the packets of a lab have, bytes; leastMemory and
-	// mostMemory bound what an end of a link has of it.
+	// memorySize is the memory for the packets of a lab, bytes; leastMemory and mostMemory
+	// bound the part that an end of a link has of it.
 	memorySize  = 32 << 20
 	leastMemory = 64 << 10
 	mostMemory  = 4 << 20
 	// rememberedLinks is of how many links packets are remembered.
 	rememberedLinks = memorySize / leastMemory / 2
-	// turnTime is how often old packets make room. At the end of a fast link, half of its
-	// memory lasts for longer.
+	// turnTime is the time after which old packets make room. At the end of a fast link, half
+	// of its memory lasts for longer.
 	turnTime = 10 * time.Millisecond
 	// rememberTime bounds how long a lab may take to answer about itself: it may be what
 	// has failed.
@@ -115,7 +115,7 @@ func (m *Memory) take(r *control.Request, params middlesParams) error {
 	return errors.Join(failures...)
 }
 
-// closeAll closes recents, all at once. What they have is of no use any more.
+// closeAll closes recents, all at once, without keeping their packets.
 func closeAll(recents []*capture.Recent) {
 	var closing sync.WaitGroup
 	for _, r := range recents {

@@ -7,7 +7,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// Names are what is in a lab, in the order of the topology.
+// Names has the names of what is in a lab, in the order of the topology.
 type Names struct {
 	Nodes      []string // with processes: hosts and routers
 	Switches   []string

@@ -27,7 +27,7 @@ type nodeDriver struct {
 	qpError func(node string, e provider.QPError)
 	ended   func(l *life, reason string) // is told of the end of an agent
 
-	// What follows is set before the first action.
+	// The following fields are set before the first action.
 	hostProc  *os.File // the host's /proc
 	hosts     string   // the file that stands for /etc/hosts in nodes; "": the host's does
 	libraries string   // the folder of the libraries for RDMA programs; "": there is none

@@ -12,10 +12,10 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// This file is what commands do to nodes and run in them, at both ends of the lab's channel.
+// This file changes nodes and runs programs in them for commands, at both ends of the lab's channel.
 // Of two changes to one node at once, the second waits for the first.
 
-// An Action is what a command does to a node.
+// An Action names an operation of a command on a node.
 type Action = topology.NodeAction
 
 // The actions.
@@ -23,12 +23,12 @@ const (
 	StopNode    = topology.StopNode    // switch it off
 	StartNode   = topology.StartNode   // switch it on
 	RestartNode = topology.RestartNode // both
-	KillNode    = topology.KillNode    // send its agent a signal: SIGKILL is what a crash is
+	KillNode    = topology.KillNode    // send its agent a signal: SIGKILL is a crash
 	PauseNode   = topology.PauseNode   // stop all its processes where they are
 	ResumeNode  = topology.ResumeNode  // have them go on
 )
 
-// A NodeChange is what an action has done.
+// A NodeChange tells what an action has done.
 type NodeChange struct {
 	Lab string `json:"lab"`
 	Was string `json:"was"` // the state before

@@ -22,11 +22,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A place is where the outside can see a lab: its state file, its log and its
-// socket. A lab of the same name of another user has another place.
+// A place has the files by which the outside sees a lab: its state file, its log and
+// its socket. A lab of the same name of another user has another place.
 //
 // The state file is locked (flock) by an open file that command, guardian and
-// supervisor share: while any of them lives the lock is held, and whoever gets
+// supervisor share. While any of them lives the lock is held. A process that gets
 // the lock knows that the lab is over and may remove what it left. This cannot
 // mistake another process for the supervisor, and it covers a lab that is only
 // just starting.
@@ -35,7 +35,7 @@ type place struct {
 	name string
 }
 
-// A state is what a state file says, for people to read and to find the log by.
+// A state is the content of a state file, for people to read and to find the log by.
 // Nothing is decided by it.
 type state struct {
 	Lab        string `json:"lab"`
@@ -64,7 +64,7 @@ func placeOf(name string) (place, error) {
 	return place{dir: dir, name: name}, nil
 }
 
-// What a lab's files are called, behind its name.
+// The endings of the names of a lab's files, which begin with the lab's name.
 const (
 	stateSuffix    = ".json"
 	logSuffix      = ".log"
@@ -207,8 +207,8 @@ func (p place) mute() error {
 	return control.Errorf(control.Failed, "lab %s does not answer%s", p.name, p.remedy())
 }
 
-// remedy is what can be done about a lab that is stuck, as the end of an error; "" if
-// it is not known which process is its supervisor.
+// remedy returns the remedy for a lab that is stuck, as the end of an error; "" if it is
+// not known which process is its supervisor.
 func (p place) remedy() string {
 	var s state
 	if data, err := os.ReadFile(p.stateFile()); err == nil && json.Unmarshal(data, &s) == nil && s.Supervisor != 0 {

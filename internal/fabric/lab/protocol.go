@@ -10,14 +10,14 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// What the command that starts the lab asks of its supervisor.
+// Requests of the command that starts the lab to its supervisor.
 var (
 	methodStart   = control.NewMethod[startParams, Info]("start").WithFiles(0, 2)
 	methodRelease = control.NewProcedure[control.None]("release") // the lab may outlive its owner
 )
 
-// What any command asks of a supervisor. Where the parameter is a string, it is the name
-// of a node or the endpoint of a link, and "" is all of them.
+// Requests of any command to a supervisor. Where the parameter is a string, it is the name
+// of a node or the endpoint of a link, and "" stands for all of them.
 var (
 	methodInfo        = control.NewMethod[control.None, Info]("info")
 	methodInspect     = control.NewMethod[control.None, *Inspection]("inspect")
@@ -52,7 +52,7 @@ var (
 	methodWait        = control.NewProcedure[control.None]("wait") // lasts as long as the lab, and fails with the reason of its end
 )
 
-// What a supervisor asks and tells a command.
+// Requests and notices of a supervisor to a command.
 var (
 	// methodSocket asks one that captures to take a packet socket and a tap.
 	methodSocket = control.NewProcedure[socketParams]("socket").WithFiles(2, 2)
@@ -106,7 +106,7 @@ type Inspection struct {
 	Links  []report.Link     `json:"links"`
 	// Externals are the ends of links outside the lab.
 	Externals []report.External `json:"externals"`
-	// Unfinished is why the last Apply did not come to its end; "" if it did.
+	// Unfinished has the reason why the last Apply did not come to its end; "" if it did.
 	Unfinished string `json:"unfinished,omitempty"`
 }
 

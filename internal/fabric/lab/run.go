@@ -19,11 +19,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file is how a lab's scenario is run, at both ends of the lab's channel. Package
-// scenario plays it; runstage.go is what it is played on.
+// This file runs a lab's scenario, at both ends of the lab's channel. Package scenario
+// decides its course; runstage.go carries out what that asks for.
 
 // Run runs the lab's workloads, timeline and checks, and returns when all is
-// done. What it has to say meanwhile are events. When ctx ends first, the run is
+// done. Events tell of it meanwhile. When ctx ends first, the run is
 // interrupted: Run returns the report of what was until then, if the lab makes one
 // soon, beside the reason that ctx has.
 func (l *Lab) Run(ctx context.Context) (*report.Run, error) { return l.run(ctx, runParams{}) }
@@ -125,7 +125,7 @@ func (a *runAPI) run(ctx context.Context, _ *control.Request, params runParams) 
 	return a.playRun(r, topo, began)
 }
 
-// errReport is why a run ends whose report is wanted all the same.
+// errReport is the cause by which a run ends early whose report is wanted all the same.
 var errReport = errors.New("the run is interrupted")
 
 // interruptRun answers methodInterrupt: the run with that token ends, and is answered with

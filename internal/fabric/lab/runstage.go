@@ -54,7 +54,7 @@ type runClient struct {
 	giveUp context.CancelCauseFunc // has the stage wait for it no longer
 }
 
-// How long what is asked of the lab may take. A server and a client have large pieces of
+// Bounds on the times of requests to the lab. A server and a client have large pieces of
 // memory to register and to give back, on a machine that may be busy.
 const (
 	serveTime  = 10 * time.Second

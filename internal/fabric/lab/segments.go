@@ -6,14 +6,14 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// maxNeighbours is how many addresses of neighbours on one segment a node is told.
-// The nodes of larger ones ask for those they need, as ARP and neighbour discovery
-// do: entries for each other of 500 nodes would take the kernel 250 MB. Of what is
-// asked for, the kernel holds 1024 entries of a family in all nodes together
+// maxNeighbours is the number of neighbours on one segment up to which a node is told their
+// addresses. The nodes of larger segments ask for those they need, by ARP and neighbour
+// discovery: entries of each of 500 nodes for each other would take the kernel 250 MB. Of
+// entries that were asked for, the kernel holds 1024 of a family in all nodes together
 // (gc_thresh3), which only the host's root can raise.
 const maxNeighbours = 256
 
-// segments is who is on the segment of each link, by the index of the link.
+// segments returns the interfaces on the segment of each link, by the index of the link.
 func segments(topo *topology.Topology) [][]node.Neighbour {
 	of := topo.Segments()
 	members := make(map[int][]node.Neighbour)

@@ -24,8 +24,8 @@ import (
 // everything else, so it cleans nothing up: when the lab is over it exits.
 //
 // The lab's core decides what becomes of nodes and links, and the driver carries that out. A Supervisor answers for the
-// lab as a whole. What is asked of nodes and links its parts answer, and its runs play the scenario. Who is in the lab can
-// change at any time, so that each request looks at one topology.
+// lab as a whole. Its parts answer requests that concern nodes, links and runs. The nodes of a lab can change at any time,
+// so that each request looks at one topology.
 type Supervisor struct {
 	name string
 	*driver

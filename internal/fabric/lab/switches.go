@@ -83,8 +83,8 @@ func (d *linkDriver) removeSwitch(spec *topology.Node) error {
 	return nil
 }
 
-// forwardDelay is how long the ports of a switch listen, and then learn. What a
-// switch hears of the root it passes on within a second (IEEE 802.1D-1998, hold time).
+// forwardDelay returns the time for which the ports of a switch listen, and then learn. A
+// switch passes on what it hears of the root within a second (IEEE 802.1D-1998, hold time).
 // No port may forward before all switches have heard, with a second to spare, lest a
 // loop is closed meanwhile. 2 s is the least that the kernel takes, 30 s the most.
 func forwardDelay(topo *topology.Topology, of *topology.Node) time.Duration {
@@ -92,7 +92,7 @@ func forwardDelay(topo *topology.Topology, of *topology.Node) time.Duration {
 	return min(max(2*time.Second, (hear+time.Second)/2), 30*time.Second)
 }
 
-// farthest is how many links are between a switch and that which is farthest from
+// farthest returns the number of links between a switch and that which is farthest from
 // it in its segment; none is farther from it, whichever of them is the root.
 func farthest(topo *topology.Topology, of *topology.Node) int {
 	reached := map[string]bool{of.Name: true}
@@ -115,8 +115,8 @@ func farthest(topo *topology.Topology, of *topology.Node) int {
 	}
 }
 
-// How long a spanning tree may take beyond what it waits for anyway, and how often
-// it is looked at.
+// The time that a spanning tree may take beyond its own delays, and that between two looks
+// at it.
 const (
 	treePoll = 20 * time.Millisecond
 	treeTime = 10 * time.Second

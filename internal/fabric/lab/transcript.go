@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A transcript is what a command in a node and its children write. It is read until the
+// A transcript is the output of a command in a node and its children. It is read until the
 // last of them has closed it, which may be long after the command's end.
 type transcript struct {
 	r     *os.File
@@ -44,7 +44,7 @@ func newTranscript(log io.Writer, prefix string, keep int) (*transcript, *os.Fil
 	return t, w, nil
 }
 
-// read reads to the end. A deadline is how ended says that the command has ended.
+// read reads to the end. By a deadline, ended says that the command has ended.
 func (t *transcript) read() {
 	defer t.r.Close()
 	buf := make([]byte, 4096)

@@ -53,7 +53,7 @@ func (a *linkAPI) verifyLink(ctx context.Context, _ *control.Request, params ver
 	for d := 0; d < 2 && err == nil; d++ {
 		err = directions[d].Burst(ctx)
 	}
-	// What went wrong may be because of a change, which explains it better.
+	// A change of the link explains a failure better than the failure itself.
 	_, after, changed := a.linkToProbe(params.Endpoint)
 	if changed != nil || after.Off() || !after.Asked[0].Equal(before.Asked[0]) || !after.Asked[1].Equal(before.Asked[1]) {
 		return nil, control.Errorf(control.Usage, "link %s was changed while it was probed: probe it again", name)
@@ -85,7 +85,7 @@ func (a *linkAPI) linkToProbe(endpoint string) (spec *topology.Link, status *cor
 	return spec, status, err
 }
 
-// probeEnds is where the ends of a link are, in nodes that are up.
+// probeEnds returns the places of a link's ends, in nodes that are up.
 func (a *linkAPI) probeEnds(spec *topology.Link) (ends [2]probe.End, err error) {
 	for end, e := range spec.Endpoints {
 		switch {

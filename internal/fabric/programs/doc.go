@@ -9,7 +9,7 @@
 // libraries cannot be built, which are those of this tree unless NDKLAB_LIBRARIES names a
 // folder of others. With NDKLAB_PROGRAMS=all the tables are longer, and with -short shorter, as
 // they are for the ordinary user.
-// What distributions have as sources alone is tried where a variable names a folder with them.
+// Programs that distributions have as sources alone are tried where a variable names a folder with them.
 //
 // Start reading at table_test.go; the tables are beside it.
 package programs

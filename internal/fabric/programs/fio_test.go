@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// fio's rdma engine. The end that reads is the server; how the other moves its data is the verb. What is sent the
-// server can verify. It posts a receive again only then, and a sender that finds none fails at once (fio asks for no
+// fio's rdma engine. The end that reads is the server; the verb is the other end's. The server can verify messages that
+// are sent to it. It posts a receive again only then, and a sender that finds none fails at once (fio asks for no
 // retries), so that there is one message at a time.
 func TestFio(t *testing.T) {
 	fit(t)

@@ -72,8 +72,8 @@ func TestISER(t *testing.T) {
 			}
 			err := client.wait()
 			// "Poll failed" was seen once of libiscsi on a busy machine, and not again in 50 runs. A poll that a
-			// signal interrupts would look like that: the Go runtime of the engine sends threads signals. What
-			// only asks is asked again.
+			// signal interrupts would look like that: the Go runtime of the engine sends threads signals. A step
+			// that only asks is repeated.
 			for left := 2; err != nil && left > 0 && step.receives == "" && strings.Contains(client.output.String(), "Poll failed"); left-- {
 				t.Log(client.output.String())
 				client = start(ctx, t, l, "client", step.command)

@@ -13,7 +13,7 @@ import (
 const librpmaVariable = "NDKLAB_LIBRPMA"
 
 // librpmaExamples are the folders of the examples, with the arguments of those that have any, as run-all-examples.sh has
-// them. What would be in persistent memory is in any. Those of GPSPM need persistent memory.
+// them. Their data is in any memory instead of persistent memory, which only those of GPSPM need.
 var librpmaExamples = []struct {
 	name, server, client string
 	endless              bool

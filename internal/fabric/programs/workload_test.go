@@ -29,8 +29,8 @@ func running(t *testing.T) (*labtest.Lab, *labtest.Running) {
 	return l, r
 }
 
-// What looks at a node sees the queue pairs of its programs: with their peers, processes
-// and packets, in use, and in the files of /sys.
+// Commands that look at a node see the queue pairs of its programs: with their peers,
+// processes and packets, in use, and in the files of /sys.
 func TestSeen(t *testing.T) {
 	l, _ := running(t)
 	ndklab, err := lab.Open(t.Context(), l.Name())
@@ -81,7 +81,7 @@ func TestNodeOfProgramDies(t *testing.T) {
 	}
 }
 
-// What the transport has counted of a program is there when the program has ended, which as a rule closes no device.
+// The transport's counters of a program are there when the program has ended, which as a rule closes no device.
 func TestCountersOfEnded(t *testing.T) {
 	fit(t)
 	need.Check(t, need.Programs("ib_write_bw"))

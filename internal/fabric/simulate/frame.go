@@ -47,7 +47,7 @@ func (f *frame) size() int {
 	return f.ip() + f.header.Opcode.HeaderLen() + (len(f.payload)+3)&^3 + icrcLen
 }
 
-// identity is what impair.Identify would find in the packet.
+// identity returns what impair.Identify would find in the packet.
 func (f *frame) identity() impair.Identity {
 	id := impair.Identity{Opcode: f.header.Opcode, QP: f.header.DestQPN & roce.PSNMask, PSN: f.header.PSN & roce.PSNMask}
 	if id.Opcode.HasAETH() {

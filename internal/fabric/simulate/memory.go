@@ -17,8 +17,8 @@ type Need struct {
 	Bytes uint64
 }
 
-// What parts of a simulation take at most, in bytes. TestEstimate compares them with what
-// they do take.
+// Upper bounds of the memory that parts of a simulation take, in bytes. TestEstimate compares
+// them with what they do take.
 const (
 	baseTakes = 4 << 20   // the program, and a topology
 	nodeTakes = 160 << 10 // a host with its adapter, or a switch

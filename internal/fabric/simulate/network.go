@@ -38,7 +38,7 @@ type network struct {
 	verifier roce.Verifier
 }
 
-// A place is where an address is.
+// A place is the interface that has an address.
 type place struct {
 	node *node
 	face *topology.Interface

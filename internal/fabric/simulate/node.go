@@ -82,7 +82,7 @@ func addresses(spec *topology.Node) (list []netip.Addr) {
 }
 
 // start begins a life of the node, which is down or has not been up as yet, after some restarts. The adapter
-// is what a node's agent makes of the same topology.
+// is the one that a node's agent makes of the same topology.
 func (n *node) start(restarts int) error {
 	n.paused, n.restarts = false, restarts
 	if len(n.addresses) == 0 {

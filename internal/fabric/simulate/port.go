@@ -93,7 +93,7 @@ func (p *port) turnaround() time.Duration {
 	return turnaround + time.Duration(p.rand.Int64N(int64(wavering)+1))
 }
 
-// deliver hands over what is in the inbox. What that makes others send arrives later.
+// deliver hands over what is in the inbox. Packets that others send because of it arrive later.
 func (p *port) deliver() {
 	taken := p.inbox
 	p.inbox, p.waiting = line{}, 0

@@ -26,7 +26,7 @@ type Program struct {
 	// Server says that nobody waits for the program: its context ends when the run and all other programs are over.
 	Server bool
 	// Run is called with the node's adapter, opened for the call. ctx ends, with the reason as its cause, when the
-	// program is to end. What it leaves open stays open until the end of the simulation.
+	// program is to end. Objects that it leaves open stay open until the end of the simulation.
 	Run func(ctx context.Context, adapter *provider.Adapter) error
 }
 
@@ -45,7 +45,7 @@ type programs struct {
 	kick  chan struct{} // has an element if something new is due
 
 	byNode map[string][]Program
-	// What follows is the clock's.
+	// The following fields are the clock's.
 	active  []*activity // that have not returned, the oldest first
 	waiting int         // of active: those that are no servers
 	ending  bool        // no program starts any more
@@ -234,7 +234,7 @@ func (c programClock) AfterFunc(d time.Duration, f func()) clock.Timer {
 	return programTimer{c.programs, c.lifeClock.AfterFunc(d, f)}
 }
 
-// Go implements clock.Clock. What adapters run so calls back those who use them, who then run.
+// Go implements clock.Clock. Adapters call back their users by it, who then run.
 func (c programClock) Go(f func()) { c.AfterFunc(0, func() { c.programs.do(f) }) }
 
 // A programTimer is a timer of a programClock.

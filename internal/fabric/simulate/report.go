@@ -11,7 +11,7 @@ import (
 
 // This file is the lab's state as reports have it.
 
-// engine is what reports have as the engine of all links.
+// engine is the name that reports have for the engine of all links.
 const engine = "simulated"
 
 // Nodes implements scenario.Stage.

@@ -14,7 +14,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// Options are how a topology is run. The zero Options are right.
+// Options choose how a topology is run. The zero Options are right.
 type Options struct {
 	// Events is told of what happens, with the lab's time; nil: nobody is. It is called on
 	// the goroutine that called Run, which goes on when it returns.
@@ -30,7 +30,7 @@ type Options struct {
 	Settle func()
 }
 
-// stepsAtOnce is how many events of the clock happen between two looks at a context.
+// stepsAtOnce is the number of events of the clock between two looks at a context.
 const stepsAtOnce = 1 << 12
 
 // Run plays the scenario of a topology whose seed is known, in virtual time, and returns

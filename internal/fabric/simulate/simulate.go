@@ -2,14 +2,14 @@
 // hosts on a simulated network, whose links do to packets what the link engine does in a
 // lab. It needs no privileges and no Linux, and minutes of a lab take milliseconds.
 //
-// What is real in it: the adapters (package provider), made of the topology as a node's
-// agent makes them; the model of links (package impair), with the same draws, so that
-// the same packets in the same order meet the same fate as in a lab of the same seed;
-// the workloads and the scenario, which run unchanged. What is not: nodes are no
+// Three parts are those of a lab: the adapters (package provider), made of the topology as
+// a node's agent makes them; the model of links (package impair), with the same draws, so
+// that the same packets in the same order meet the same fate as in a lab of the same seed;
+// the workloads and the scenario, which run unchanged. The rest differs: nodes are no
 // processes, and have neither processors that could be too slow nor programs. Packets
 // take some 10 us from a wire to the adapter, which takes no time for anything else, and a
 // link without a rate carries what a machine could (wire.go). Routers and switches
-// forward in no time; a spanning tree is there at once; of equal ways, flows take others
+// forward in no time; a spanning tree is there at once; of equal paths, flows take others
 // than the kernel would choose.
 //
 // A run depends on nothing but the topology and its seed. All of it happens on the
@@ -17,8 +17,8 @@
 //
 // Functions can run in nodes (program.go), on goroutines that take turns with the clock's.
 //
-// Start reading at Run; driver.go is how it carries out what package core decides on nodes and links,
-// network.go how packets get from one adapter to another, stage.go what a scenario does with all that.
+// Start reading at Run. driver.go carries out what package core decides on nodes and links, network.go
+// takes packets from one adapter to another, and stage.go does what a scenario asks for.
 package simulate
 
 import (

@@ -9,9 +9,9 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// What a direction of a link carries that has no rate: as much as the machine of a lab
-// would, more or less. Without a bound time would stand still while consumers exchange
-// one message after the other.
+// The rate of a direction of a link that has none: about as much as the machine of a lab
+// would carry. Without a bound time would stand still while consumers exchange one message
+// after the other.
 const (
 	plainRate   = 10_000_000_000       // bits per second
 	plainPacket = 2 * time.Microsecond // per packet at least

@@ -13,8 +13,8 @@ import (
 	"github.com/ndklab/ndklab/internal/need"
 )
 
-// Whatever happens to a lab, and whenever: nothing of it is left, nothing else is touched, and
-// it comes up again.
+// Nothing of a lab is left, nothing else is touched, and it comes up again, whatever
+// happens to it, and whenever.
 func TestChaos(t *testing.T) {
 	need.Time(t)
 	chosen := chosenFaults(t)
@@ -48,7 +48,7 @@ func TestChaos(t *testing.T) {
 	t.Logf("seed %d\n%s", *seed, done)
 }
 
-// chosenMoments is what -during matches.
+// chosenMoments selects moments by their names (-during).
 var chosenMoments *regexp.Regexp
 
 // chosenFaults are those that match -only, and that we may do.

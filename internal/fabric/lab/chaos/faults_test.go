@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A fault is what befalls a lab, or the command that is under way.
+// A fault befalls a lab, or the command that is under way.
 type fault struct {
 	name string
 	// during names the moments at which it makes sense; nil is all.
 	during []string
-	// root is whether it needs root.
+	// root says that it needs root.
 	root bool
 	// needs has a shape get what the fault is about.
 	needs func(*shape)
@@ -24,11 +24,11 @@ type fault struct {
 	prepare func(t *trial)
 	// strike does the harm; it returns false if there was nothing to harm any more.
 	strike func(t *trial) (struck bool)
-	// ends is whether the lab ends by it, without anybody's help.
+	// ends says that the lab ends by it, without anybody's help.
 	ends bool
-	// command is whether it befalls the command, and not the lab.
+	// command says that it befalls the command, and not the lab.
 	command bool
-	// stuck is whether the lab's making may not come to an end by itself.
+	// stuck says that the lab's making may not come to an end by itself.
 	stuck bool
 }
 

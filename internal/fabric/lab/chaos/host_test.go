@@ -10,7 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// host is what of the host a lab must not change: one line for each thing.
+// host returns the state of the host that a lab must not change: one line for each thing.
 func host(t testing.TB) []string {
 	t.Helper()
 	var all []string
@@ -68,7 +68,7 @@ func qdiscs(l netlink.Link) string {
 // settings are those of the network that are files.
 func settings() []string {
 	var all []string
-	// What cannot be read, or is gone, is no setting.
+	// A file that cannot be read, or is gone, is no setting.
 	_ = filepath.WalkDir("/proc/sys/net", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || d.Name() == "nf_conntrack_count" {
 			return nil

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// A moment is what is under way when a trial's fault strikes.
+// A moment is the command under way when a trial's fault strikes.
 type moment struct {
 	name string
 	args func(t *trial) []string // of ndklab
-	// up is whether the lab is up beforehand.
+	// up says that the lab is up beforehand.
 	up bool
-	// owns is whether the lab ends with the command, at least while it is made.
+	// owns says that the lab ends with the command, at least while it is made.
 	owns bool
-	// releases is whether a lab that the command owns may live on when it is done.
+	// releases says that a lab that the command owns may live on when it is done.
 	releases bool
-	// usual is how long the command runs if nothing happens to it, or as much of that
-	// as is of interest.
+	// usual is the time for which the command runs if nothing happens to it, or the part of
+	// that which is of interest.
 	usual time.Duration
 }
 
@@ -44,7 +44,7 @@ var verbsMoment = moment{name: "verbs", args: func(t *trial) []string {
 	return []string{"exec", t.lab + "/a", "--", "sh", "-c", exchange + " >/dev/null & until " + exchange + " a >/dev/null 2>&1; do :; done"}
 }, up: true, usual: 300 * time.Millisecond}
 
-// A shape is what a lab has besides nodes and plain links.
+// A shape adds something to a lab's nodes and plain links.
 type shape struct {
 	impaired  bool // a link engine
 	external  bool // an end outside the lab

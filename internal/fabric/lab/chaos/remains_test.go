@@ -120,7 +120,7 @@ func (t *trial) signal(p process, sig unix.Signal) bool {
 	return err == nil
 }
 
-// alive is what is left of the lab that is not inert: processes, sockets, cgroups
+// alive returns what is left of the lab that is not inert: processes, sockets, cgroups
 // with processes; not the recorder, which may have files to complete.
 func (t *trial) alive() string {
 	var left []string
@@ -184,7 +184,7 @@ func (t *trial) cgroups() []string {
 	return found
 }
 
-// names are what inert things the lab has left.
+// names returns the names of inert things that the lab has left.
 func (t *trial) names() string {
 	left := t.cgroups()
 	for _, pattern := range []string{filepath.Join(t.state, t.lab+"*"), filepath.Join("/run/netns", t.lab+"*"), filepath.Join(t.state, "*", t.lab+"*")} {

@@ -24,7 +24,7 @@ const (
 	patience = 30 * time.Second
 )
 
-// A user is who runs a trial's commands.
+// A user runs a trial's commands.
 type user struct {
 	name string
 	uid  int
@@ -38,7 +38,7 @@ func users() []user {
 	return []user{{"root", 0}, {"nobody", 65534}}
 }
 
-// A trial is one lab that something happens to. What it is to be is drawn when it is made.
+// A trial is one lab that something happens to. Its parts are drawn when it is made.
 type trial struct {
 	*testing.T
 	random *rand.Rand

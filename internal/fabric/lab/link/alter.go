@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file is what changes of links and bridges that are there.
+// This file changes links and bridges that are there.
 
 // SetMTU changes the MTU, in bytes of IP packet, of a link's middles and of its ports
 // at bridges, which have the same as soon as all of their ports have. The nodes change

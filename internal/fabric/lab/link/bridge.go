@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxPorts is how many links the kernel lets end at one bridge (net/bridge/br_if.c,
+// MaxPorts is the number of links that the kernel lets end at one bridge (net/bridge/br_if.c,
 // find_portno: of BR_MAX_PORTS, 1024, one is reserved).
 const MaxPorts = 1023
 
@@ -25,15 +25,15 @@ type Bridge struct {
 	number int // in the network
 }
 
-// A Tree is how a bridge takes part in the spanning tree of its neighbours (IEEE
-// 802.1D). The bridge with the lowest number is the root.
+// A Tree has the parameters with which a bridge takes part in the spanning tree of its
+// neighbours (IEEE 802.1D). The bridge with the lowest number is the root.
 type Tree struct {
-	// ForwardDelay is how long a port listens, and then how long it learns, before
-	// it forwards: 2 to 30 s.
+	// ForwardDelay is the time for which a port listens, and then learns, before it
+	// forwards: 2 to 30 s.
 	ForwardDelay time.Duration
 }
 
-// How fast the spanning tree notices changes: the shortest times that the kernel
+// Times in which the spanning tree notices changes: the shortest that the kernel
 // allows (net/bridge/br_private_stp.h).
 const (
 	helloTime = time.Second
@@ -153,7 +153,7 @@ func (n *Network) OpenPort(link, end int) error {
 	return nil
 }
 
-// A PortState is what a port of a bridge does with packets.
+// A PortState tells what a port of a bridge does with packets.
 type PortState uint8
 
 // The states of a port (BR_STATE_* in linux/if_bridge.h).
@@ -173,7 +173,7 @@ func (s PortState) String() string {
 	return "state " + strconv.Itoa(int(s))
 }
 
-// A PortStatus is what a bridge knows of a port.
+// A PortStatus has the state of a port, and the addresses that its bridge has learned there.
 type PortStatus struct {
 	State PortState
 	MACs  int // learned there

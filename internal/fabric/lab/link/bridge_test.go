@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a kernel lacks is what the machine is unable to do, however it is wrapped.
+// An error that the kernel lacks something says that the machine is unable, however it is wrapped.
 func TestWhatAKernelLacks(t *testing.T) {
 	for _, lack := range []error{ErrNoBridge, noRedirect(&rtnl.Error{Request: 1, Err: unix.ENOENT})} {
 		if e := control.AsError(fmt.Errorf("link the nodes: %w", lack)); e.Code != control.Unable {
@@ -87,7 +87,7 @@ func awaitPorts(t *testing.T, n *Network, ok func(map[[2]int]PortState) bool) {
 	}
 }
 
-// count is how many ports are in a state.
+// count returns the number of ports in a state.
 func count(states map[[2]int]PortState, state PortState) int {
 	n := 0
 	for _, s := range states {

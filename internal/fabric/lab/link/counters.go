@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Counters is what the kernel has counted in one direction of a link: what it
-// carried itself while the middles were joined, and what others sent from a
-// middle, unless they went around its queue.
+// Counters has the kernel's counts of one direction of a link: of packets that it
+// carried itself while the middles were joined, and of those that others sent from
+// a middle, unless they went around its queue.
 type Counters struct {
 	Packets uint64 // wire packets that entered the link
 	Bytes   uint64 // of those, from the Ethernet header on
@@ -26,7 +26,7 @@ type Counters struct {
 	Queue uint64
 }
 
-// Sub is what was counted since earlier: nothing if that was read later.
+// Sub returns what was counted since earlier: nothing if that was read later.
 func (c Counters) Sub(earlier Counters) Counters {
 	return Counters{
 		Packets: c.Packets - min(c.Packets, earlier.Packets),
@@ -36,7 +36,7 @@ func (c Counters) Sub(earlier Counters) Counters {
 	}
 }
 
-// Latest is what was read later of two: counters only grow, until their interface
+// Latest returns the later reading of two: counters only grow, until their interface
 // vanishes and nothing is read of it any more.
 func (c Counters) Latest(other Counters) Counters {
 	return Counters{
@@ -49,12 +49,12 @@ func (c Counters) Add(other Counters) Counters {
 	return Counters{Packets: c.Packets + other.Packets, Bytes: c.Bytes + other.Bytes, Lost: c.Lost + other.Lost, Queue: c.Queue + other.Queue}
 }
 
-// qdiscStats is what a queue discipline counts. Packets are wire packets: the
+// qdiscStats has the counts of a queue discipline. Packets are wire packets: the
 // kernel adds the number of segments of a super-packet (net/sched/sch_generic.h,
 // _bstats_update).
 type qdiscStats struct {
 	packets, bytes, drops uint64
-	sized                 bool // bytes are what a table of sizes says (package netem), of packets that are none but wire packets
+	sized                 bool // bytes come from a table of sizes (package netem), and all packets are wire packets
 }
 
 // Counters reads the counters of every link, by its number; [0] is the direction from end 0 to end 1.
@@ -124,7 +124,7 @@ func (n *Network) CountersOf(link int) (both [2]Counters, err error) {
 	return both, nil
 }
 
-// counted is what a middle has transmitted, and what was lost on the way to it.
+// counted returns what a middle has transmitted, and what was lost on the path to it.
 func counted(middle netlink.Link, qdiscs map[qdiscKey]qdiscStats) Counters {
 	attrs := middle.Attrs()
 	link, end := numbers(middle)

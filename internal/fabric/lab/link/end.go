@@ -26,7 +26,7 @@ func addEnd(b *rtnl.Batch, link, end, mtu int, e End) {
 	addQdiscs(b, link, end)
 }
 
-// perEnd is how many requests addEnd adds, of which the first is for the pair.
+// perEnd is the number of requests that addEnd adds, of which the first is for the pair.
 const perEnd = 3
 
 // finish does to an end that has just been made what only some need.

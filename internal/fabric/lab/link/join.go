@@ -92,9 +92,9 @@ func (n *Network) addFilter(attrs netlink.FilterAttrs, actions []netlink.Action)
 }
 
 // Part ends what Join began, at once in each direction; a middle that has vanished
-// is no error. What then enters a
-// middle is left to packet sockets; the kernel itself drops it, since it is
-// addressed to another host and a middle has neither addresses nor IPv6 nor ARP.
+// is no error. Packet sockets see what enters a middle from then on. The kernel
+// itself drops it, since it is addressed to another host and a middle has neither
+// addresses nor IPv6 nor ARP.
 func (n *Network) Part(link int) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -28,8 +28,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxLinks is how many links a network can hold: the number is in the middle of
-// every MAC address.
+// MaxLinks is the number of links that a network can hold: a link's number is in the
+// middle of its MAC addresses.
 const MaxLinks = 1 << 16
 
 // queueLength is the length of every interface's transmit queue in packets (or
@@ -37,11 +37,10 @@ const MaxLinks = 1 << 16
 // another CPU is sending on the same interface.
 const queueLength = 1000
 
-// queues is how many transmit and receive queues every interface has: one, which the
-// kernel would use anyway. Unless it is told so it makes one for each processor and
-// then puts the others out of use, for which it waits until no processor uses them, with
-// the lock held that all changes of interfaces need (drivers/net/veth.c,
-// veth_init_queues).
+// queues is the number of transmit and of receive queues of every interface: one, which the
+// kernel would use anyway. Unless told so it makes one for each processor and then puts the
+// others out of use. For that it waits until no processor uses them, with the lock held that
+// all changes of interfaces need (drivers/net/veth.c, veth_init_queues).
 const queues = 1
 
 // A Network makes the links of one lab. Its methods may be called from any
@@ -100,8 +99,8 @@ type End struct {
 	// is Port's.
 	Bridge *Bridge
 	// Outside is, instead of a PID, the network namespace of an end outside the
-	// lab. What arrives there has all its checksums. Super-packets must not be
-	// sent to it: the far node has the kernel split them (package node), and a
+	// lab. Packets arrive there with all their checksums. Super-packets must not
+	// be sent to it: the far node has the kernel split them (package node), as a
 	// bridge's port does.
 	Outside *os.File
 	// Wire has the kernel split super-packets that this end sends, if it is a
@@ -262,7 +261,7 @@ func (n *Network) Settled(link int) (bool, error) {
 	return true, nil
 }
 
-// A status is what Settled needs to know of an interface.
+// A status has what Settled needs to know of an interface.
 type status struct {
 	up        bool // administratively
 	running   bool

@@ -333,7 +333,7 @@ func TestDownCutsTheCarrier(t *testing.T) {
 	}
 }
 
-// What the counters of one link cost does not depend on how many others there are.
+// The cost of reading the counters of one link does not depend on the number of others.
 func BenchmarkCountersOf(b *testing.B) {
 	n, err := Open()
 	if err != nil {
