@@ -181,7 +181,7 @@ type externalName struct {
 }
 
 // externalNames are all links to externals of labs, whosever. The link's name does not
-// tell whose, since labs may have dots in theirs; where it leads to does.
+// tell whose, since interfaces may have dots in theirs; the path that it leads to does.
 func externalNames() ([]externalName, error) {
 	entries, err := os.ReadDir(namesDir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
