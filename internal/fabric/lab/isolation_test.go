@@ -36,12 +36,20 @@ func in(t *testing.T, l *Lab, nodeName, script string) string {
 func bystander(t *testing.T) (pid int, mark string) {
 	t.Helper()
 	mark = "bystander-" + uniqueName(t)
-	cmd := exec.Command("/bin/sh", "-c", "read line", mark)
+	cmd := exec.Command("/bin/sh", "-c", "echo; read line", mark)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// Its command line is complete once it runs, which may be after Start.
+	if _, err := stdout.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
