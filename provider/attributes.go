@@ -13,8 +13,8 @@ const (
 	ndisRevision   = 1
 )
 
-// Attributes are what a device reports of NDK, also while that is disabled
-// (NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES).
+// Attributes are a device's report on NDK, which it makes also while NDK is
+// disabled (NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES).
 type Attributes struct {
 	Header       NDISHeader
 	Enabled      bool

@@ -57,7 +57,7 @@ func (w *world) guest(change func(*provider.Config)) *host {
 // of a device, and what is closed makes room.
 func TestCapacity(t *testing.T) {
 	const limit = 3
-	// What a create needs of its instance.
+	// An instance has the objects that a create needs.
 	type instance struct {
 		pd  *provider.PD
 		cq  *provider.CQ
@@ -193,7 +193,7 @@ func TestPendingQueues(t *testing.T) {
 		}
 		w.want(request(nil, nil), success)
 	}
-	// What cannot be done is told at once.
+	// A request that cannot be fulfilled is refused at once.
 	w.want(cq.Resize(0, func(any, provider.Status) { t.Error("called back") }, nil), provider.StatusInvalidParameter)
 	w.want(srq.Modify(1<<31, 0, func(any, provider.Status) { t.Error("called back") }, nil), provider.StatusInvalidParameter)
 	for i := range objects {

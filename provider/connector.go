@@ -9,7 +9,7 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/roce/mad"
 )
 
-// What a connection of ours agrees on with its peer.
+// Values that a connection of ours agrees on with its peer.
 const (
 	// ackTimeout is 4.096 us x 2^17, 537 ms, as rdma_cm gives it on soft-RoCE
 	// (roce.md 12.3). It bounds how long a silent peer is waited for, not how
@@ -21,13 +21,13 @@ const (
 	rnrRetryCount = 7
 	// minRNRTimer is the code for 0.64 ms.
 	minRNRTimer = 12
-	// foreignAckDelay is how long a peer that may not be of our kind may take to
-	// acknowledge: 134 ms, as Linux says when it is the server (roce.md 13). A REQ
-	// does not say it.
+	// foreignAckDelay bounds the time that a peer which may not be of our kind may
+	// take to acknowledge: 134 ms, as Linux says when it is the server (roce.md 13).
+	// A REQ does not say it.
 	foreignAckDelay mad.Timeout = 15
 )
 
-// connectorState is where a connector stands.
+// A connectorState is the state of a connector.
 type connectorState uint8
 
 const (
@@ -121,7 +121,7 @@ type Connector struct {
 	failure       Status // why the state is aborted
 }
 
-// An attempt is what is known of a connection as long as it is being made.
+// An attempt describes a connection as long as it is being made.
 type attempt struct {
 	agreed    rc.Connection
 	askedAt   time.Duration    // when the REQ or REP was sent first

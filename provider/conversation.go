@@ -82,11 +82,11 @@ func statusOfRejection(r mad.Reason) Status {
 	return StatusConnectionRefused
 }
 
-// staleRetries is how often a request is repeated that the peer calls stale: it
-// takes our queue pair's number for that of a connection which it believes to
-// be up, with which it is done then (roce.md 11). A device that has started anew may have
-// used a few numbers before. rdma_cm leaves asking again to its users, who use
-// another queue pair (roce.md 15.2); ours do not see the reason.
+// staleRetries bounds the repetitions of a request that the peer calls stale: the
+// peer takes our queue pair's number for that of a connection which it believes to
+// be up, and is done with that connection then (roce.md 11). A device that has
+// started anew may have used a few numbers before. rdma_cm leaves asking again to
+// its users, who use another queue pair (roce.md 15.2); ours do not see the reason.
 const staleRetries = 8
 
 // retryWithNewNumber repeats a request under another queue pair number; false if there

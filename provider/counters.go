@@ -38,7 +38,7 @@ func (c *Counters) set() (set [30]uint64) {
 	return set
 }
 
-// counters are what this process counts of the device: its share of the NDIS counters.
+// counters holds this process's share of the device's NDIS counters.
 type counters struct{ own *sharing.Counters }
 
 // CountConnection counts a connection of another object model that is made: by Connect if

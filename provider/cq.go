@@ -81,7 +81,7 @@ func (cq *CQ) Close(completion CloseCompletion, context any) Status {
 }
 
 // Arm asks for one notification. An arm that is stronger than an outstanding
-// one replaces it (NDK-CQ-10 to 15). That the queue has failed is told once.
+// one replaces it (NDK-CQ-10 to 15). The queue's failure is told once.
 func (cq *CQ) Arm(t NotifyType) {
 	cq.mu.Lock()
 	cq.doArm(t)

@@ -1,13 +1,13 @@
 package provider
 
-// A Header is what every object begins with (NDK_OBJECT_HEADER).
+// A Header stands at the beginning of every object (NDK_OBJECT_HEADER).
 type Header struct {
 	Version    Version
 	ObjectType ObjectType
 	Reserved   [4]any // the consumer's; the provider does not touch it
 }
 
-// An Object is what all objects but the adapter have in common.
+// An Object has the methods that all objects but the adapter have in common.
 type Object interface {
 	Header() *Header
 	Type() ObjectType

@@ -122,9 +122,9 @@ func TestCredit(t *testing.T) {
 	c.allBack()
 }
 
-// TestTurns: queue pairs that want more than there is take turns. What is on its way is
-// never more than the receive buffer holds, none is more than two turns ahead of any
-// other, and each sends enough at a time.
+// TestTurns: queue pairs that want more than there is take turns. The packets in flight
+// are never more than the receive buffer holds, no queue pair is more than two turns
+// ahead of any other, and each sends enough at a time.
 func TestTurns(t *testing.T) {
 	const queuePairs, packets = 9, 256
 	for _, delay := range []time.Duration{0, 50 * time.Microsecond} {

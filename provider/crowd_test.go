@@ -23,8 +23,8 @@ func TestThousands(t *testing.T) {
 		return track(h, must(h.pd.CreateQP(h.cq, h.cq, nil, 1, 1, 1, 1, 0, nil, nil)))
 	}
 
-	// ends are what the two sides have of the connections, clients by number, servers
-	// as they come.
+	// An end is one side's part of a connection. The clients are in the order of their
+	// numbers, the servers in the order in which their connections come.
 	type end struct {
 		conn *provider.Connector
 		qp   *provider.QP

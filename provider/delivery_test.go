@@ -67,7 +67,7 @@ func (c *tray) Send(flow roce.Flow, packets []roce.Packet) error {
 	return c.Carrier.Send(flow, packets)
 }
 
-// forget is what has been sent, which is forgotten.
+// forget returns what has been sent, and forgets it.
 func (c *tray) forget() []roce.Opcode {
 	sent := c.sent
 	c.sent = nil
@@ -123,7 +123,7 @@ func TestPolling(t *testing.T) {
 	if at.resumed != 1 {
 		t.Errorf("resumed %d times by Arm, want 1", at.resumed)
 	}
-	// Who will be told does not poll, however often it looks.
+	// A consumer that will be told does not poll, however often it looks.
 	look(0, 0)
 	look(0, 0)
 	look(0, 0)
@@ -136,8 +136,8 @@ func TestPolling(t *testing.T) {
 	at.give(at.receiver)
 	at.receiver.Delivered()
 	look(1, 0)
-	// The notification of what was polled for is not run within Results. Who will be told of
-	// some completions only may poll for others.
+	// The notification of what was polled for is not run within Results. A consumer that will
+	// be told of some completions only may poll for others.
 	server.cq.Arm(provider.NotifySolicited)
 	w.want(server.qp.Receive("third", nil), success)
 	w.want(client.qp.Send(nil, nil, provider.OpSendAndSolicitEvent), success)

@@ -1,6 +1,6 @@
 package provider
 
-// What a DisconnectEventEx gives as the reason.
+// Reasons that a DisconnectEventEx gives.
 const (
 	DisconnectReasonNone      uint32 = iota // none given
 	DisconnectReasonPeer                    // the peer's consumer disconnected or closed its connector

@@ -26,8 +26,8 @@
 // # Who runs what
 //
 // A consumer's call runs the state machine within the call, down to the carrier: nothing is
-// handed to another goroutine to be sent. What arrives is handled by the carrier's goroutine,
-// which then runs the notifications of CQs that this led to; those should not block, as on
+// handed to another goroutine to be sent. The carrier's goroutine handles what arrives,
+// and then runs the notifications of CQs that this led to; those should not block, as on
 // Windows. A consumer that looks for completions again and again instead (CQ.Results in
 // vain, twice in a row without an Arm) receives itself, within the call, and the
 // carrier's goroutine sleeps meanwhile. See internal/transport, delivery.go.
@@ -42,7 +42,7 @@
 //
 // # Functions
 //
-// What NDKPI calls, in the order of docs/spec/ndkpi.md section 4:
+// NDKPI's functions with their names here, in the order of docs/spec/ndkpi.md section 4:
 //
 //	OpenNDKAdapterHandler               Miniport.OpenAdapter
 //	CloseNDKAdapterHandler              Adapter.Close
@@ -101,7 +101,7 @@
 //	NdkControlConnectEvents             Listener.ControlConnectEvents
 //	NdkGetSharedEndpointLocalAddress    SharedEndpoint.GetLocalAddress, SharedEndpoint.LocalAddress
 //
-// What it calls back, and the OIDs:
+// NDKPI's callbacks, and the OIDs:
 //
 //	NdkCreateCompletion                 CreateCompletion
 //	NdkRequestCompletion                RequestCompletion
@@ -118,7 +118,7 @@
 //
 // # Beyond NDKPI
 //
-// What a consumer can do here that the interface does not have:
+// A consumer can do more here than the interface allows:
 //
 //   - Connector.ConnectUnmanaged, with QP.Number, connects without connection
 //     management, as the peers do that exchange queue pair numbers by means of their
@@ -126,7 +126,7 @@
 //
 // # Deviations: the form
 //
-// What differs from Microsoft's pages because this is a Go library:
+// The form differs from Microsoft's pages because this is a Go library:
 //
 //   - An object is a pointer, its dispatch table an interface in the field
 //     Dispatch. A function of a later version cannot be missing: it answers
@@ -152,8 +152,8 @@
 //
 // # Deviations: where the pages contradict each other or the header
 //
-// How we read them; T-numbers are those of docs/spec/ndkpi.md section 6, of which
-// misprints without a consequence are left out:
+// We read them as follows. T-numbers are those of docs/spec/ndkpi.md section 6, of
+// which misprints without a consequence are left out:
 //
 //   - T1, T2, T34: flags have the header's values; OpReadSink is FastRegister's only;
 //     a remote write bit without its local one is refused, being no right.
@@ -193,7 +193,7 @@
 //
 // # Deviations: where the pages say nothing
 //
-// What we chose, and why:
+// Our choices, and the reasons for them:
 //
 //   - T40: an SRQ's first notification comes when the count falls below the
 //     threshold, not while the queue is first filled, which every consumer does.
@@ -211,8 +211,8 @@
 //   - T70: a token is good only on connections of its own domain.
 //   - T71: a region or window that is registered or bound must be invalidated first.
 //   - T72: wrong parameters are told inline.
-//   - CompleteConnect does not wait: RoCE's third message has no answer. That it is
-//     lost is made good by the connection's first request.
+//   - CompleteConnect does not wait: RoCE's third message has no answer. If it is
+//     lost, the connection's first request stands in for it.
 //   - An Invalidate waits for all earlier requests: they may have to be sent again
 //     from memory that it takes away. Bind and FastRegister do not wait.
 //   - Memory through a fast registration or window that is invalidated is free when

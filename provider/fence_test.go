@@ -46,7 +46,7 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// nth is where the nth of op is; -1 if there are fewer.
+// nth returns the index of the nth op in order; -1 if there are fewer.
 func nth(order []roce.Opcode, op roce.Opcode, n int) int {
 	for i := range order {
 		if order[i] == op {

@@ -24,8 +24,8 @@ const (
 	fuzzAddressQPN             // to the receiver's queue pair, whatever it says
 )
 
-// A quarry is what a fuzzer's packets are to reach: two connected hosts with work
-// under way, whose links are cut.
+// A quarry is the target of a fuzzer's packets: two connected hosts with work under
+// way, whose links are cut.
 type quarry struct {
 	*world
 	client, server *host
@@ -35,7 +35,7 @@ type quarry struct {
 	posted, done   map[int]bool
 }
 
-// secret is what no peer may read or change; secretBase is its address.
+// secret returns bytes that no peer may read or change; secretBase is their address.
 func secret() []byte { return noise()[2][:4096] }
 
 const secretBase = 0x7000_0000

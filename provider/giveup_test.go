@@ -11,10 +11,10 @@ import (
 	"github.com/ndklab/ndklab/provider/clock"
 )
 
-// TestGivesUp: how long a peer is waited for that says nothing any more follows
-// from the REQ, at both ends: 7 times 537 ms as we ask for it ourselves, and what
-// a peer asks for if it is the one to connect (roce.md 6.4, 12.3, 13). What is
-// pending then has timed out, what is behind it is cancelled.
+// TestGivesUp: the REQ determines how long either end waits for a peer that says
+// nothing any more: 7 times 537 ms as we ask for it ourselves, and what a peer asks
+// for if it is the one to connect (roce.md 6.4, 12.3, 13). The request that is
+// pending then has timed out, those behind it are cancelled.
 func TestGivesUp(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -230,7 +230,7 @@ func TestRNRLimit(t *testing.T) {
 }
 
 // A sleeper is a process that can be stopped: its clock, and the gate before its adapter.
-// What becomes due and what arrives meanwhile has to wait.
+// Timers that become due and packets that arrive meanwhile have to wait.
 type sleeper struct {
 	clock.Clock
 	*gate

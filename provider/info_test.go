@@ -32,7 +32,7 @@ func TestQueryAdapterInfo(t *testing.T) {
 				t.Errorf("needs %d bytes; wrote %+v", size, info)
 			}
 		}
-		for _, size := range []uint32{0, 104} { // 0 is how a consumer asks for the size
+		for _, size := range []uint32{0, 104} { // with 0 a consumer asks for the size
 			w.want(a.QueryAdapterInfo(nil, &size), provider.StatusBufferTooSmall)
 			if size != 104 {
 				t.Errorf("needs %d bytes", size)
@@ -66,7 +66,7 @@ func TestInOrderDMA(t *testing.T) {
 	} {
 		for seed := range uint64(10) {
 			t.Run(fmt.Sprintf("NDK-INFO-06 bytes %s, %d", name, seed), func(t *testing.T) {
-				// What was kept behind a gap is placed in one step when that closes.
+				// Bytes that were kept behind a gap are placed in one step when the gap closes.
 				goBackN, least := seed%2 == 0, 5
 				if goBackN {
 					least = 50

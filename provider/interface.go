@@ -91,7 +91,7 @@ const (
 	AdapterLoopbackConnections   AdapterFlags = 0x10000
 )
 
-// An RDMATechnology is how an adapter does RDMA (ndkpi.md 2.8).
+// An RDMATechnology is an adapter's kind of RDMA (ndkpi.md 2.8).
 type RDMATechnology int32
 
 // RoCEv2 is the technology of this provider.

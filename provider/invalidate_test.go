@@ -10,8 +10,8 @@ import (
 	"github.com/ndklab/ndklab/provider"
 )
 
-// revocables are what can be invalidated: each makes a token of a host's with all
-// rights.
+// revocables has a function for each kind of object that can be invalidated, which
+// makes a token of a host's with all rights.
 var revocables = map[string]func(h *host) (provider.Object, target){
 	"FRMR": func(h *host) (provider.Object, target) {
 		mr, m := h.borrow(allRights)
@@ -493,6 +493,7 @@ func notWhileInUse(t *testing.T, grant func(*host) (provider.Object, target), by
 		t.Fatalf("got %v, want %v", got, want)
 	}
 	checkStatus(t, client.results(1)[0], success) // of the read, which was in time
-	// What waited has let go of the queue pair, which its connector still holds.
+	// The completions that waited have let go of the queue pair, which its connector
+	// still holds.
 	w.want(server.close(first[1]).returned, provider.StatusPending)
 }

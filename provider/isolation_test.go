@@ -8,7 +8,7 @@ import (
 	"github.com/ndklab/ndklab/provider"
 )
 
-// What happens to one object leaves the others alone.
+// Objects are isolated: what happens to one leaves the others alone.
 
 func TestFlushOfOneOfTwo(t *testing.T) {
 	t.Run("NDK-FLUSH-04 two queue pairs on one CQ", func(t *testing.T) {

@@ -57,8 +57,8 @@ type closer interface {
 	Type() provider.ObjectType
 }
 
-// base is where the hosts' memory begins: an address that nobody could
-// dereference, which must not matter (NDK-MR-04).
+// base is the address at which the hosts' memory begins. Nobody could dereference
+// it, which must not matter (NDK-MR-04).
 const base = 0x10_0000_0000
 
 const (
@@ -244,7 +244,7 @@ func track[T closer](h *host, o T) T {
 	return o
 }
 
-// notes are what a CQ's notification callback was told.
+// notes record the statuses that a CQ's notification callback was told.
 type notes struct {
 	statuses []provider.Status
 	then     func() // called by the callback, if set
@@ -445,7 +445,7 @@ func (h *host) listen(accept func(*provider.Connector)) *provider.Listener {
 	return l
 }
 
-// service is where the host listens.
+// service returns the address at which the host listens.
 func (h *host) service() netip.AddrPort { return netip.AddrPortFrom(h.address, h.port) }
 
 // ephemeral is an address to connect from.

@@ -38,9 +38,9 @@ type LAM struct {
 	Pages          []LogicalAddress
 }
 
-// A mapping is what a LAM stands for. Pages are those of the virtual addresses
-// that the memory is known under, so only part of the first and the last may be
-// the consumer's memory.
+// A mapping describes the memory that a LAM stands for. Pages are those of the
+// virtual addresses that the memory is known under, so only part of the first and
+// the last may be the consumer's memory.
 type mapping struct {
 	adapter  *Adapter
 	token    uint32

@@ -25,7 +25,7 @@ type Listener struct {
 	undecided int // requests delivered and neither accepted nor ended
 }
 
-// backlog is how many requests may wait for one listener's consumer to decide.
+// backlog bounds the requests that may wait for one listener's consumer to decide.
 // More are refused (NDK-CONN-10).
 const backlog = 1024
 

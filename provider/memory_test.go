@@ -57,7 +57,8 @@ func TestRegister(t *testing.T) {
 	}
 }
 
-// refusals are how each kind of access ends that is not allowed.
+// refusals has for each kind of access the status with which it ends if it is not
+// allowed.
 var refusals = map[string]provider.Status{
 	"send from": provider.StatusAccessViolation, "receive into": provider.StatusAccessViolation,
 	"read into": provider.StatusAccessViolation,
@@ -154,7 +155,7 @@ func (w *world) try(access string, m target, allowed bool) {
 }
 
 // TestAccess: what each right of a region allows, to whom (NDK-MR-05 to 09,
-// NDK-SGE-03 to 07). What is refused touches not one byte at either end, save
+// NDK-SGE-03 to 07). A refused access touches not one byte at either end, save
 // that a local range may be used up to where it leaves the region.
 func TestAccess(t *testing.T) {
 	const none = provider.MRAllowLocalRead

@@ -24,8 +24,8 @@ type Config struct {
 	// Capabilities are the limits of all consumers together, to begin with
 	// DefaultCapabilities.
 	Capabilities Capabilities
-	// Share is what processes that share the device have in common (package lease); nil for a
-	// device of this process alone.
+	// Share describes what processes that share the device have in common (package lease); nil
+	// for a device of this process alone.
 	Share *sharing.Config `json:"-"`
 	// GUID identifies the device to its peers, whichever process they have to do
 	// with; 0 for a random one.
@@ -35,7 +35,7 @@ type Config struct {
 	GoBackN bool
 	// ReorderBuffer is the memory that all queue pairs together may keep packets in that
 	// arrive before one that is missing, bytes: 64 KiB to 1 GiB, 0 for
-	// DefaultReorderBuffer. What finds no room is dropped as if it were lost.
+	// DefaultReorderBuffer. Packets that find no room are dropped as if they were lost.
 	ReorderBuffer uint32
 	// ReceiveBuffer bounds the bytes of packets that may wait to be received at each address,
 	// here and, as far as anybody knows, at the peers: so much the device's queue pairs

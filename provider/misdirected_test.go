@@ -10,8 +10,8 @@ import (
 )
 
 // TestMisdirected is roce.md 1, 2.1, 3.2 and 7.1, step 1: what makes a packet a
-// queue pair's, and what does not matter. What is nobody's is dropped without a
-// word, and what it meant arrives when it is sent again as it should be.
+// queue pair's, and what does not matter. A packet that is nobody's is dropped
+// without an answer, and its message arrives when it is sent again as it should be.
 func TestMisdirected(t *testing.T) {
 	for _, test := range []struct {
 		name    string

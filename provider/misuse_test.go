@@ -7,8 +7,8 @@ import (
 	"github.com/ndklab/ndklab/provider"
 )
 
-// What a careless consumer does is answered by a status, or does nothing. It
-// never panics, and never does harm to others.
+// A careless consumer's call is answered by a status, or does nothing. It never
+// panics, and never does harm to others.
 
 func TestForeignCQ(t *testing.T) {
 	w := newWorld(t)

@@ -78,7 +78,7 @@ func (m *model) step() {
 	f(m.consumers[m.below(len(m.consumers), "consumer")])
 }
 
-// modelObject is what all objects of the model have.
+// A modelObject has the method that all objects of the model have.
 type modelObject interface{ ent() *entity }
 
 func (e *entity) ent() *entity { return e }
@@ -147,7 +147,7 @@ func (m *model) actClose(c *consumer) {
 	}
 }
 
-// closable is what a consumer, or any, can close.
+// closable returns the entities that a consumer, or any if c is nil, can close.
 func (m *model) closable(c *consumer) (open []*entity) {
 	for _, e := range m.entities {
 		if (c == nil || e.of == c) && e.closing == nil && !m.inUseByBlocked(e) {

@@ -8,7 +8,7 @@ import (
 	"github.com/ndklab/ndklab/provider"
 )
 
-// A connState is where a connector stands.
+// A connState is the state of a connector.
 type connState int
 
 const (
@@ -30,7 +30,7 @@ type modelEndpoint struct {
 	shared     *modelShared
 }
 
-// A modelConn is what is known of a connector.
+// A modelConn describes a connector as the model knows it.
 type modelConn struct {
 	entity
 	*provider.Connector
@@ -51,7 +51,7 @@ type modelConn struct {
 	events, wantEvents int
 }
 
-// A modelListener is what is known of a listener.
+// A modelListener describes a listener as the model knows it.
 type modelListener struct {
 	entity
 	*provider.Listener
@@ -60,7 +60,7 @@ type modelListener struct {
 	delivered []*provider.Connector
 }
 
-// A modelShared is what is known of a shared endpoint.
+// A modelShared describes a shared endpoint as the model knows it.
 type modelShared struct {
 	entity
 	*provider.SharedEndpoint
@@ -238,7 +238,7 @@ func (c *modelConn) other() *modelConn {
 	return c.peer
 }
 
-// onClose is what a close does at once.
+// onClose does what a close does at once.
 func (c *modelConn) onClose() {
 	peer := c.other()
 	before := c.state
@@ -254,7 +254,8 @@ func (c *modelConn) onClose() {
 	}
 }
 
-// take is what keeps a queue pair from being connected.
+// take returns the status that keeps a queue pair from being connected,
+// StatusSuccess if nothing does.
 func (c *modelConn) take(q *modelQP) provider.Status {
 	switch {
 	case q == nil, q.of != c.of:

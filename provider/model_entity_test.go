@@ -7,8 +7,8 @@ import (
 	"github.com/ndklab/ndklab/provider"
 )
 
-// An entity is what the model knows of an object: its place among antecedents and
-// successors, and its end (ndkpi.md 1.2).
+// An entity describes an object as the model knows it: its place among antecedents
+// and successors, and its end (ndkpi.md 1.2).
 type entity struct {
 	m           *model
 	of          *consumer

@@ -6,7 +6,7 @@ import (
 	"github.com/ndklab/ndklab/provider"
 )
 
-// A right is what a request needs of memory.
+// A right allows one kind of access to memory, which a request needs.
 type right int
 
 const (
@@ -52,7 +52,7 @@ func (s spans) part(at, n uint64) (part spans, ok bool) {
 	return part, true
 }
 
-// bytes is what ought to be there.
+// bytes returns the bytes that ought to be there.
 func (s spans) bytes() (b []byte) {
 	for _, p := range s {
 		b = append(b, p.in.want[p.at:p.at+p.n]...)
@@ -67,7 +67,7 @@ func (s spans) put(data []byte) {
 	}
 }
 
-// A modelRegion is what a token grants.
+// A modelRegion describes what a token grants.
 type modelRegion struct {
 	token  uint32
 	pd     *modelPD
@@ -186,8 +186,8 @@ func lengthOf(sgl []provider.SGE) (n int) {
 	return n
 }
 
-// A modelMR is what is known of an MR: a registered one has a region, an FRMR a
-// grant once it has been initialised.
+// A modelMR describes an MR as the model knows it: a registered one has a region,
+// an FRMR a grant once it has been initialised.
 type modelMR struct {
 	entity
 	*provider.MR
@@ -253,7 +253,7 @@ func (g *modelGrant) begin(r *modelRegion) {
 	g.pd.of.device.tokens[r.token] = r
 }
 
-// A modelMW is what is known of a window.
+// A modelMW describes a window as the model knows it.
 type modelMW struct {
 	entity
 	*provider.MW
@@ -268,7 +268,7 @@ func (mw *modelMW) init(pd *modelPD, object *provider.MW) {
 	pd.of.mws = append(pd.of.mws, mw)
 }
 
-// A modelLAM is what is known of a LAM.
+// A modelLAM describes a LAM as the model knows it.
 type modelLAM struct {
 	entity
 	lam    *provider.LAM

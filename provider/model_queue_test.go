@@ -7,11 +7,11 @@ import (
 	"github.com/ndklab/ndklab/provider"
 )
 
-// A modelPD is what is known of a protection domain.
+// A modelPD describes a protection domain as the model knows it.
 type modelPD struct{ entity }
 
-// A modelCQ is what is known of a CQ. How the entries of several queue pairs
-// follow each other depends on the network; those of one queue follow each other
+// A modelCQ describes a CQ as the model knows it. The order of the entries of
+// several queue pairs depends on the network; those of one queue follow each other
 // as they were posted.
 type modelCQ struct {
 	entity
@@ -115,8 +115,8 @@ func (c *modelCQ) checkTold() {
 		c.m.t.Fatalf("%s: told %v, want %v", c.name, c.told, c.wantTold)
 	}
 	if len(c.told) > 0 {
-		// Whatever arrived together with what it was told of, it may have been
-		// told of too.
+		// The consumer may have been told, too, of entries that arrived together with
+		// those it was told of.
 		for _, e := range c.entries {
 			e.fresh = false
 		}
@@ -244,7 +244,7 @@ func (m *model) actResize(c *modelCQ) {
 	m.settle()
 }
 
-// A modelSRQ is what is known of an SRQ.
+// A modelSRQ describes an SRQ as the model knows it.
 type modelSRQ struct {
 	entity
 	*provider.SRQ

@@ -30,7 +30,7 @@ import (
 // model_entity_test.go has objects and their ends, model_memory_test.go memory and
 // its tokens, model_queue_test.go queues and completions, model_work_test.go the
 // requests of queue pairs, model_flight_test.go what may be in progress together,
-// and model_connection_test.go connections. What the consumers do is in
+// and model_connection_test.go connections. The consumers' actions are in
 // model_action_test.go, model_create_test.go, model_connect_test.go and
 // model_post_test.go.
 //
@@ -53,7 +53,7 @@ func TestModel(t *testing.T) {
 	})
 }
 
-// A model is what is known of two devices and their consumers.
+// A model describes two devices and their consumers.
 type model struct {
 	t         *rapid.T
 	w         *world
@@ -74,7 +74,7 @@ type model struct {
 	grants map[*modelGrant]*modelQP // used or changed, and by whose request
 }
 
-// A modelDevice is what is known of a device.
+// A modelDevice describes a device as the model knows it.
 type modelDevice struct {
 	*provider.Miniport
 	n         int
@@ -206,7 +206,7 @@ func (m *model) settle() {
 	}
 }
 
-// lacking is what is still to happen; nothing if all has.
+// lacking says what is still to happen; it is empty if all has happened.
 func (m *model) lacking() string {
 	for _, d := range m.devices {
 		busy := d.Busy()
@@ -293,8 +293,8 @@ func (m *model) check() {
 		got := d.Counters()
 		got.RDMAInOctets, got.RDMAOutOctets, got.RDMAInFrames, got.RDMAOutFrames = 0, 0, 0, 0
 		if more := got.ConnectionError - d.counters.ConnectionError; m.lossy && more <= 2 {
-			// Whether an end finds the error itself or hears of it first depends on
-			// what gets lost.
+			// An end finds the error itself or hears of it first, depending on what
+			// gets lost.
 			d.counters.ConnectionError = got.ConnectionError
 		}
 		if got != d.counters {
@@ -303,7 +303,7 @@ func (m *model) check() {
 	}
 }
 
-// inUse is how many endpoints, queue pairs, tokens and mappings a
+// inUse returns the number of endpoints, queue pairs, tokens and mappings that a
 // device has.
 func (m *model) inUse(d *modelDevice) int {
 	n := len(d.endpoints)
@@ -434,7 +434,7 @@ func newArena(seed uint64) *arena {
 	return a
 }
 
-// difference is where the first wrong byte is, -1 if there is none.
+// difference returns the index of the first wrong byte, -1 if there is none.
 func (a *arena) difference() int {
 	if bytes.Equal(a.real, a.want) {
 		return -1

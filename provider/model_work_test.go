@@ -16,7 +16,7 @@ const (
 	qpError
 )
 
-// A modelQP is what is known of a queue pair.
+// A modelQP describes a queue pair as the model knows it.
 type modelQP struct {
 	entity
 	*provider.QP
@@ -60,7 +60,7 @@ func (w *work) local() bool {
 	return w.op == provider.OperationTypeBind || w.op == provider.OperationTypeFastRegister || w.op == provider.OperationTypeInvalidate
 }
 
-// A plan is what a request does.
+// A plan says what a request does.
 type plan struct {
 	from, to spans // the data moves, as far as to reaches
 	data     []byte
@@ -290,7 +290,7 @@ func (q *modelQP) fail() {
 	}
 }
 
-// flush is what Flush does, and all that ends a queue pair on purpose.
+// flush does what Flush does, and everything else that ends a queue pair on purpose.
 func (q *modelQP) flush() {
 	switch q.state {
 	case qpInit:
@@ -385,7 +385,7 @@ func (q *modelQP) atRest() {
 	}
 }
 
-// busy is how many queue pairs of a device wait for their peers.
+// busy returns the number of queue pairs of a device that wait for their peers.
 func (m *model) busy(d *modelDevice) (n int) {
 	for _, q := range m.qps() {
 		if q.of.device == d && q.state == qpReady && !q.halted && len(q.blocked) > 0 {

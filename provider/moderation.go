@@ -7,11 +7,11 @@ import (
 	"github.com/ndklab/ndklab/provider/clock"
 )
 
-// A moderation is how long a CQ's notifications may be held back, in the hope
-// that one serves more completions. It begins when an arm is satisfied. It ends,
-// and the consumer is told, when interval has passed, when count entries are
-// queued, whatever their kind and however old, or when the queue is full: the
-// next completion would overrun it. What the consumer takes meanwhile counts no
+// A moderation bounds the time for which a CQ's notifications may be held back, in
+// the hope that one serves more completions. It begins when an arm is satisfied. It
+// ends, and the consumer is told, when interval has passed, when count entries are
+// queued, whatever their kind and however old, or when the queue is full: the next
+// completion would overrun it. Entries that the consumer takes meanwhile count no
 // longer. Failures are told at once.
 type moderation struct {
 	interval time.Duration // 0: no moderation
@@ -30,9 +30,9 @@ const forever = time.Duration(math.MaxInt64)
 // moderation, as for a new CQ, with an interval of 0 or a count of 0 or 1. With
 // an interval of math.MaxUint32 count alone governs; with a count of
 // math.MaxUint32 or more than the depth, interval alone; of both at once,
-// nothing would be told: StatusInvalidParameterMix. What is being held back
-// follows the new settings at once. Without AdapterCQInterruptModeration the
-// result is StatusNotSupported.
+// nothing would be told: StatusInvalidParameterMix. A notification that is being
+// held back follows the new settings at once. Without AdapterCQInterruptModeration
+// the result is StatusNotSupported.
 func (cq *CQ) ControlInterruptModeration(interval, count uint32) Status {
 	if cq.adapter.miniport.info.AdapterFlags&AdapterCQInterruptModeration == 0 {
 		return StatusNotSupported

@@ -9,8 +9,7 @@ import (
 	"github.com/ndklab/ndklab/provider"
 )
 
-// never is what stands for no bound in both arguments of
-// ControlInterruptModeration.
+// never stands for no bound in both arguments of ControlInterruptModeration.
 const never = math.MaxUint32
 
 func TestModerationArguments(t *testing.T) {

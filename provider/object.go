@@ -9,8 +9,8 @@ import (
 	"github.com/ndklab/ndklab/provider/clock"
 )
 
-// object is what every NDK object has in common: its place among antecedents
-// and successors, and its end (ndkpi.md 1.2).
+// object is the part that all NDK objects have in common: their place among
+// antecedents and successors, and their end (ndkpi.md 1.2).
 //
 // An object is held by its successors, by its requests that are under way and
 // by its callbacks that are in progress. A close that finds it held pends until
@@ -152,7 +152,8 @@ func (o *object) close(teardown, finish func(), completion CloseCompletion, cont
 	return StatusSuccess
 }
 
-// end is what happens when nothing holds the object any more.
+// end runs finish, which may be nil, and takes the object out of the ledger's count.
+// It is called when nothing holds the object any more.
 func (o *object) end(finish func()) {
 	if finish != nil {
 		finish()
@@ -174,8 +175,8 @@ func (o *object) releaseAntecedents() {
 }
 
 // callbacks runs functions one after the other, in the order they were added,
-// never from within add and with no lock held. It is how one object's callbacks
-// stay serialised while those of others go on.
+// never from within add and with no lock held. It keeps one object's callbacks
+// serialised while those of others go on.
 type callbacks struct {
 	clock clock.Clock
 

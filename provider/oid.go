@@ -60,7 +60,7 @@ const (
 )
 
 // appendNDISHeader appends a header and the flags that follow it, which are 0.
-// What is longer than the header can say is said to be as long as it can say.
+// A size above the largest that the header can hold is given as that largest.
 func appendNDISHeader(b []byte, size int) []byte {
 	b = append(b, ndisDefault, ndisRevision)
 	b = binary.LittleEndian.AppendUint16(b, uint16(min(size, 65535)))

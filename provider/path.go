@@ -39,7 +39,7 @@ func (p *paths) Reach(local, remote netip.Addr) Status {
 }
 
 // checkPath returns the path MTU from a local address, and whether a remote one can be
-// reached. That it cannot counts as a failed attempt to connect.
+// reached. A failure counts as a failed attempt to connect.
 func (m *Miniport) checkPath(local, remote netip.Addr) (mtu int, status Status) {
 	mtu = m.PathMTU(local)
 	status = m.Reach(local, remote)

@@ -143,7 +143,7 @@ func TestCreates(t *testing.T) {
 			var c creation
 			var closing *async
 			c.then = func() {
-				// What was delivered is the consumer's, and may be closed at once
+				// The delivered object is the consumer's, and may be closed at once
 				// (NDK-LIFE-17).
 				closing = h.close(track(h, c.created))
 				w.settle()

@@ -12,8 +12,8 @@ import (
 	"github.com/ndklab/ndklab/provider/clock"
 )
 
-// A still is a clock whose timers never run. What is to run on the side waits
-// until the test runs it.
+// A still is a clock whose timers never run. A function that is to run on the side
+// waits until the test runs it.
 type still struct {
 	now     time.Duration
 	pending []func()

@@ -385,7 +385,7 @@ func TestSendTooLong(t *testing.T) {
 		if client.disconnected != 1 || server.disconnected != 1 {
 			t.Error("the connection has not been ended")
 		}
-		// What is posted to the dead end is flushed.
+		// A receive posted at the end that is dead is flushed.
 		w.want(server.qp.Receive(3, nil), success)
 		server.result(provider.StatusCancelled)
 	})

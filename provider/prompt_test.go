@@ -14,7 +14,7 @@ import (
 // atOnce fails the test if f waits: for a while, for a timer, for another goroutine or for
 // virtual time. It is for tests in a bubble of testing/synctest, whose clock stands still as long
 // as anything runs in it, however long that takes the machine, and moves as soon as everything
-// waits. What nothing would ever end is a deadlock there, which ends the test.
+// waits. A wait that nothing would ever end is a deadlock there, which ends the test.
 func (w *world) atOnce(what string, f func()) {
 	w.t.Helper()
 	bubble := clock.Real()

@@ -7,8 +7,8 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/token"
 )
 
-// A region is what a token grants: memory under virtual addresses, and what may
-// be done to it. It is immutable once it is in the table, and leaves the table
+// A region describes what a token grants: memory under virtual addresses, and what
+// may be done to it. It is immutable once it is in the table, and leaves the table
 // when its token ends.
 type region struct {
 	token  uint32
@@ -17,8 +17,8 @@ type region struct {
 	flags  MRFlags
 	memory pieces
 
-	// What follows is of the regions of FRMRs and windows only, which come and
-	// go with requests; see tokenSlot.
+	// The fields below are for the regions of FRMRs and windows only, which come
+	// and go with requests; see tokenSlot.
 	slot     *tokenSlot
 	window   bool       // remote access only
 	of       *MR        // whose memory a window opens

@@ -10,7 +10,7 @@ import (
 )
 
 // TestReorderBuffer: what all queue pairs of a device together keep of early packets is
-// bounded by its configuration. What finds no room is counted, and sent again.
+// bounded by its configuration. Packets that find no room are counted, and sent again.
 func TestReorderBuffer(t *testing.T) {
 	const size, queuePairs = 256 << 10, 8
 	var gates []*gate

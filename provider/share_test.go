@@ -415,8 +415,8 @@ func TestSharedPorts(t *testing.T) {
 	)
 }
 
-// TestSharedLimits: NDK-CAP-03 across processes. What a dead one had others can
-// have.
+// TestSharedLimits: NDK-CAP-03 across processes. Others can have what a dead one
+// had.
 func TestSharedLimits(t *testing.T) {
 	capabilities := provider.DefaultCapabilities()
 	capabilities.MaxPdCount = 4 // of which the hosts have 3 between them

@@ -14,8 +14,9 @@ type SharedEndpoint struct {
 	adapter  *Adapter
 	endpoint *endpoint // it holds one reference (ndkpi.md T28)
 
-	// destinations are where connectors are connected to from here, or are about
-	// to be. Guarded by the lock of Miniport.manager.
+	// destinations has the connectors that are connected from here, or are about to
+	// be, by the addresses they are connected to. Guarded by the lock of
+	// Miniport.manager.
 	destinations map[netip.AddrPort]*Connector
 }
 

@@ -25,9 +25,9 @@ type NetEvent struct {
 	Done <-chan struct{}
 }
 
-// ndkState is whether NDK is enabled: while the configuration allows it, it was
-// not switched off, the device works, and no disabling is under way, which ends
-// with the last instance that was open then.
+// ndkState decides whether NDK is enabled. NDK is enabled while the configuration
+// allows it, it was not switched off, the device works, and no disabling is under
+// way, which ends with the last instance that was open then.
 type ndkState struct {
 	failed atomic.Bool // changed with mu held
 
@@ -43,7 +43,7 @@ type ndkState struct {
 
 type subscriber struct{ event func(NetEvent) }
 
-// maxInstances is how many instances may be open at once: many more than there
+// maxInstances bounds the instances that may be open at once: many more than there
 // are consumers, so that one that forgets to close is told before memory is
 // exhausted.
 const maxInstances = 4096
@@ -111,7 +111,7 @@ func (s *ndkState) Subscribe(event func(NetEvent)) (cancel func()) {
 // enabling waits for them, though SetState does not. The status is
 // StatusNotSupported if the configuration forbids to enable, and
 // StatusAdapterNotReady if the device has failed and NDK will be enabled when it
-// recovers. What is so already raises no event.
+// recovers. A call that changes nothing raises no event.
 func (s *ndkState) SetState(enabled bool) Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,10 +126,10 @@ func (s *ndkState) SetState(enabled bool) Status {
 	return StatusSuccess
 }
 
-// Fail is what a device does whose hardware fails, and what to call when the
-// carrier does: every CQ and SRQ fails with StatusInternalError, connections end,
-// and NDK is disabled until Recover. What was made before is of no more use but
-// to be closed.
+// Fail has the device fail as if its hardware had failed, and is to be called when
+// the carrier fails. Every CQ and SRQ fails with StatusInternalError, connections
+// end, and NDK is disabled until Recover. Objects that were made before are of no
+// more use but to be closed.
 func (m *Miniport) Fail() {
 	for _, a := range m.ndkState.fail() {
 		a.fail()

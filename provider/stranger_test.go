@@ -77,7 +77,8 @@ func TestStranger(t *testing.T) {
 			p.Flow.Remote = stranger
 			gates[i].receiver.Receive([]roce.Received{p})
 		}
-		// What names the connection, and the disconnect that its peer could send.
+		// These messages name the connection, and one is the disconnect that its peer
+		// could send.
 		rtu := new(mad.RTU)
 		rep := new(mad.REP)
 		for _, p := range append(heard[0], heard[1]...) {

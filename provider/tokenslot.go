@@ -15,8 +15,8 @@ import (
 // Each registration has a token with a key of its own, which the consumer can
 // have as soon as it is posted, so that it can tell the peer in a SEND that
 // follows. It is valid from when the request is performed, in its queue's order.
-// Whether a request makes sense depends on what was posted before it and is not
-// performed yet: see willBeRegistered.
+// A request makes sense or not, depending on the requests that were posted before
+// it and are not performed yet: see willBeRegistered.
 type tokenSlot struct {
 	miniport *Miniport
 
@@ -105,9 +105,9 @@ func (g *tokenSlot) close(o *object) {
 	})
 }
 
-// endToken ends the token that is in effect. What the queue pair that does it
-// reports from now on waits until nobody uses the bytes any more. g.mu and the
-// queue pair's are held.
+// endToken ends the token that is in effect. From now on the queue pair that ends
+// it reports nothing until nobody uses the bytes any more. g.mu and the queue
+// pair's are held.
 func (g *tokenSlot) endToken(by *QP) {
 	r := g.region
 	g.region = nil
@@ -182,8 +182,8 @@ func (t *tokenChanges) add(c *tokenChange) {
 	*t = append(*t, c)
 }
 
-// remove takes c out. What is over is nearly always the oldest, so it
-// costs no walk: a queue may hold many thousands.
+// remove takes c out. The change that is over is nearly always the oldest, so that no
+// walk through the others is needed: a queue may hold many thousands.
 func (t *tokenChanges) remove(c *tokenChange) {
 	switch i := slices.Index(*t, c); {
 	case i < 0: // closing the slot took it out

@@ -71,8 +71,8 @@ func (e *correspondent) want(s, want provider.Status) {
 
 // TestGrantsConcurrently has several connections lend memory and take it back at
 // once, while on connections of their own intruders write to it whenever their
-// packets happen to arrive. What has been taken back is the owner's alone: the
-// race detector sees whoever still writes to it (NDK-INV-01, 04).
+// packets happen to arrive. Memory that has been taken back is the owner's alone:
+// the race detector sees whoever still writes to it (NDK-INV-01, 04).
 func TestGrantsConcurrently(t *testing.T) {
 	defer leak.Check(t)()
 	const pairs, rounds, size = 4, 12, 60_000

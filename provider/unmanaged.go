@@ -9,16 +9,16 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/roce/mad"
 )
 
-// An UnmanagedConnection is what the two ends of a connection have told each
-// other by means of their own, without connection management. Each needs its
+// An UnmanagedConnection has the values that the two ends of a connection have told
+// each other by means of their own, without connection management. Each needs its
 // queue pair's number for that (QP.Number).
 type UnmanagedConnection struct {
 	Local, Remote netip.Addr // of one family, the first one of the adapter's
 	RemoteQPN     uint32     // 2 to 0xFFFFFE
 	SendPSN       uint32     // of our first request; 24 bits, best chosen at random
 	ReceivePSN    uint32     // of the peer's first request; 24 bits
-	// MTU is how many bytes of payload a packet has: 256, 512, 1024, 2048 or 4096,
-	// the same at both ends, and not more than the path MTU of Local.
+	// MTU is a packet's payload in bytes: 256, 512, 1024, 2048 or 4096, the same at
+	// both ends, and not more than the path MTU of Local.
 	MTU int
 	// The peer is lost when it has acknowledged nothing for RetryCount+1 times
 	// 4.096 us x 2^AckTimeout, if that is not 0, or has had no receive when it was

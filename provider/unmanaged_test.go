@@ -11,8 +11,8 @@ import (
 	"github.com/ndklab/ndklab/provider"
 )
 
-// unmanaged is what a host needs to know of its end of a connection. The PSNs wrap
-// soon.
+// unmanaged returns what a host needs to know of its end of a connection. The PSNs
+// wrap soon.
 func (h *host) unmanaged(to *host) provider.UnmanagedConnection {
 	psn := func(of *host) uint32 { return 0xFFFFFE - of.qp.Number()&1 }
 	return provider.UnmanagedConnection{
@@ -188,7 +188,7 @@ func TestUnmanagedMTU(t *testing.T) {
 }
 
 // TestUnmanagedAfterRefusal: a connector that a peer has refused may connect so,
-// too. What the peer said then is no longer told.
+// too. The private data of the peer's refusal is no longer told.
 func TestUnmanagedAfterRefusal(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.hosts[0], w.hosts[1]

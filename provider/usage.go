@@ -2,7 +2,7 @@ package provider
 
 import "github.com/ndklab/ndklab/internal/provider/sharing"
 
-// Usage is how much of a device is in use: numbers of objects, of all processes
+// Usage says how much of a device is in use: numbers of objects, of all processes
 // that share it.
 type Usage struct {
 	Instances     int    `json:"-"` // which is not an object that has a limit

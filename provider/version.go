@@ -28,7 +28,7 @@ func (o *object) hasEx() bool { return o.header.Version.Major >= 2 }
 // A GUID names an extension interface.
 type GUID [16]byte
 
-// An ExtensionInterface is what QueryExtension gives (NDK_EXTENSION_INTERFACE).
+// An ExtensionInterface is the result of QueryExtension (NDK_EXTENSION_INTERFACE).
 type ExtensionInterface struct {
 	Dispatch any // functions, of a type that the extension says
 }

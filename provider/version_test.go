@@ -166,7 +166,7 @@ func TestVersions(t *testing.T) {
 	})
 }
 
-// An object is what also an adapter has.
+// An object has the methods of provider.Object that an adapter has, too.
 type object interface {
 	Header() *provider.Header
 	Type() provider.ObjectType

@@ -9,9 +9,9 @@
 // and Memory join several, for consumers that make the objects themselves: a CQ of many queue
 // pairs, say, or an SRQ.
 //
-// What may take time takes a context. When that ends the call returns its cause (context.Cause) at
-// once. What was asked for goes on, but for the methods of Conn that say otherwise: closing the
-// object ends it.
+// A call that may take time takes a context. When the context ends, the call returns its cause
+// (context.Cause) at once. The operation that was asked for goes on, but for the methods of Conn
+// that say otherwise: closing the object ends it.
 //
 // The package adds nothing that a consumer could not do with the callbacks themselves, and must not
 // be used from within one: a callback must not block.

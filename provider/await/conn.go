@@ -170,7 +170,7 @@ func (c *Conn) LocalAddr() netip.AddrPort {
 func (c *Conn) RemoteAddr() netip.AddrPort { return c.remote }
 
 // Close disconnects, and returns when the adapter accesses no memory on behalf of the connection
-// any more. It does not wait for the peer, which is told (NDK-DISC-08). What is posted completes as
+// any more. It does not wait for the peer, which is told (NDK-DISC-08). Posted requests complete as
 // cancelled. The error is nil, also if the Conn is closed already.
 func (c *Conn) Close() error {
 	c.close()

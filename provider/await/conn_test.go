@@ -57,7 +57,7 @@ func TestConn(t *testing.T) {
 				if n, err := dialed.Receive(ctx, ours.SGL(0, 8)); n != 3 || err != nil || string(ours.Bytes[:3]) != "efg" {
 					t.Errorf("received %d bytes, %q, %v", n, ours.Bytes, err)
 				}
-				// What cannot be posted is no harm to the connection.
+				// A request that cannot be posted does no harm to the connection.
 				if err := dialed.Send(ctx, make([]provider.SGE, 2)); !errors.Is(err, provider.StatusDataOverrun) {
 					t.Errorf("a send of too many pieces: %v", err)
 				}

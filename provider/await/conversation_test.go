@@ -51,7 +51,7 @@ func TestMemory(t *testing.T) {
 			if memories[0].Bytes[0] != 'h' {
 				t.Errorf("read %q", memories[0].Bytes[0])
 			}
-			// What cannot be posted is not waited for.
+			// Done does not wait for a request that cannot be posted.
 			if _, err := qps[0].Done(ctx, qps[0].Send(nil, make([]provider.SGE, 2), 0)); !errors.Is(err, provider.StatusDataOverrun) {
 				t.Errorf("a send of too many pieces: %v", err)
 			}

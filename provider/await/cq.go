@@ -46,7 +46,7 @@ func (cq *CQ) Wait(ctx context.Context, results []provider.ResultEx) (int, error
 				return 0, status
 			}
 		case <-ctx.Done():
-			// What ended ctx, such as a disconnect, may have come after completions.
+			// Completions may have come before the event that ended ctx, such as a disconnect.
 			if n := cq.ResultsEx(results); n > 0 {
 				return n, nil
 			}

@@ -10,7 +10,7 @@ import (
 	"github.com/ndklab/ndklab/provider"
 )
 
-// Options are what both ends of a connection may say.
+// Options are settings that either end of a connection may give.
 type Options struct {
 	InboundReadLimit, OutboundReadLimit uint32 // READs in progress; capped to what the adapters allow
 	PrivateData                         []byte // to the peer
@@ -127,7 +127,7 @@ func (e *Endpoint) dial(ctx context.Context, from *provider.SharedEndpoint, remo
 	return c, e.add(c)
 }
 
-// explanations are what statuses of connecting and listening mean.
+// explanations gives the meanings of the statuses of connecting and listening.
 var explanations = map[provider.Status]string{
 	provider.StatusInvalidAddress:       "the adapter does not have the local address",  // NDK-LSN-05, NDK-CONN-15
 	provider.StatusSharingViolation:     "the address is in use",                        // NDK-LSN-04

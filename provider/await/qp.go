@@ -55,7 +55,7 @@ func (qp *QP) Received(ctx context.Context) (provider.ResultEx, error) {
 }
 
 // Close begins to close the queue pair and its completion queues, and does not
-// wait: Adapter.Close does. What is pending is completed without telling anybody.
+// wait: Adapter.Close does. Pending requests complete without anybody being told.
 func (qp *QP) Close() {
 	for _, o := range []provider.Object{qp.QP, qp.requests.CQ, qp.receives.CQ} {
 		o.Close(nil, nil)

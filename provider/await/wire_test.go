@@ -54,7 +54,7 @@ func onWire(t *testing.T, f func(t *testing.T, w *wire, client, server *await.En
 		w := newWire(t)
 		client, server := w.endpoint(clientAddress), w.endpoint(serverAddress)
 		f(t, w, client, server)
-		// That they return says that everything is closed (NDK-LIFE-21).
+		// Close returns only when everything is closed (NDK-LIFE-21).
 		must(t, client.Close())
 		must(t, server.Close())
 	})

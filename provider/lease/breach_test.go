@@ -54,7 +54,7 @@ func TestBreach(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range test.most {
-				// What comes behind the breach finds nobody.
+				// Messages that come behind the breach reach nobody.
 				_ = test.say(conn, i)
 			}
 			select {

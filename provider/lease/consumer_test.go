@@ -196,7 +196,7 @@ func expect(got byte, err error) func(want byte) error {
 	}
 }
 
-// runProgram is what processes do that open the device.
+// runProgram runs one of the programs of processes that open the device.
 func runProgram(name string, args []string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

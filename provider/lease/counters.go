@@ -10,7 +10,8 @@ import (
 // below are each process's own: the owner asks for them, and a process that ends
 // in order leaves its last.
 
-// answering is how long a process is waited for that is asked for its counters (Server.answering).
+// answering bounds the time that the owner waits for a process which it has asked for its counters
+// (Server.answering).
 const answering = 200 * time.Millisecond
 
 // TransportCounters reads what the transports of all processes have counted, by

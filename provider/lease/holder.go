@@ -167,7 +167,8 @@ func (h *holder) reportQPErrors(list []provider.QPError) error {
 }
 
 // endForViolation ends the lease of a process that has said what no device says, if why is not
-// nil, and returns why. What it had is freed as if it had died, and its device fails.
+// nil, and returns why. Everything that the process had is freed as if it had died, and its device
+// fails.
 func (h *holder) endForViolation(conn *control.Conn, why error) error {
 	if why == nil {
 		return nil

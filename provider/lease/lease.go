@@ -3,7 +3,7 @@
 // Unix socket in its network namespace; any other process there opens it, and
 // gets a provider.Miniport of its own, with all of NDKPI, in its own memory.
 //
-// What is leased is a share: a part of the queue pair numbers and of the
+// The process leases a share: a part of the queue pair numbers and of the
 // communication IDs, the sockets on which packets for those queue pairs arrive,
 // and a place in the ledger, which all processes map. Packets then go to and from
 // the process itself; only what is addressed to QP 1, connection management,
@@ -11,15 +11,15 @@
 // connections before their peers learn of them. So when it dies, however, the
 // owner ends its connections in its stead, and frees what it had.
 //
-// No privileges are needed, by either side. Who can reach the socket may have a
-// share, up to sharing.Max-1 at once: that takes being in the network
-// namespace, which is where the owner's privileges end, too. A process elsewhere may
+// No privileges are needed, by either side. Any process that can reach the socket
+// may have a share, up to sharing.Max-1 of them at once. To reach it takes being in the
+// network namespace, which is where the owner's privileges end, too. A process elsewhere may
 // have one to which the owner has been given a connection (Admit, OpenOver): it gets
 // every socket that its device needs, since sockets stay in the namespace that they were
 // made in.
 //
 // Start reading at Open, which is for programs, and Serve, which is for the
-// owner. What devices do for this is in share.go of package provider.
+// owner. The devices' part in this is in share.go of package provider.
 package lease
 
 import (
@@ -35,7 +35,7 @@ import (
 // namespace.
 const socketName = "@ndklab/adapter"
 
-// What the process asks and tells the owner (package control).
+// Requests and notices of the process to the owner (package control).
 var (
 	methodLease      = control.NewMethod[leaseRequest, leaseReply]("lease")
 	noticeConnection = control.NewNotice[cm.Record]("connection")
@@ -45,7 +45,7 @@ var (
 // NoticeQPErrors tells of queue pairs in error; see ErrorTeller.
 var NoticeQPErrors = control.NewNotice[[]provider.QPError]("qp-errors")
 
-// What the owner asks and tells the process.
+// Requests and notices of the owner to the process.
 var (
 	methodFiles      = control.NewProcedure[control.None]("files").WithFiles(1, control.MaxFiles) // while it serves methodLease
 	methodCounters   = control.NewMethod[control.None, map[string]uint64]("counters")             // of its transport
@@ -54,7 +54,7 @@ var (
 	noticeState      = control.NewNotice[state]("state")
 )
 
-// A leaseRequest is what a process asks of a lease.
+// A leaseRequest is a process's request for a lease.
 type leaseRequest struct {
 	Outside bool // it is in another network namespace, and needs all sockets
 }
@@ -76,6 +76,6 @@ type datagram struct {
 	Payload []byte
 }
 
-// A state is what the owner's device is in. The zero state means that nothing is
-// known of it.
+// A state describes the owner's device. The zero state means that nothing is known
+// of it.
 type state struct{ Known, Enabled, Failed bool }

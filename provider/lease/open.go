@@ -184,7 +184,7 @@ func (t *client) watch() {
 	}
 	t.mu.Unlock()
 	if device != nil {
-		// What is sent from now on would have reached nobody.
+		// Closing loses nothing: packets sent from now on would have reached nobody.
 		_ = t.carrier.Close()
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/ndklab/ndklab/provider"
 )
 
-// How many errors of queue pairs are told of one by one, and how often: when a peer
-// goes, thousands may come at once. The others are counted.
+// Bounds on how many errors of queue pairs are told of one by one, and on how often:
+// when a peer goes, thousands may come at once. The others are counted.
 const (
 	errorsAtOnce  = 16
 	errorInterval = 250 * time.Millisecond

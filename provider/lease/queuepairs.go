@@ -50,8 +50,8 @@ func (s *Server) QueuePairs(ctx context.Context) []HeldQueuePair {
 	return all
 }
 
-// askQueuePairs has the process list its queue pairs. What it says that it cannot have
-// ends its lease.
+// askQueuePairs has the process list its queue pairs. An entry that it cannot have ends
+// its lease.
 func (h *holder) askQueuePairs(ctx context.Context) (all []HeldQueuePair) {
 	h.mu.Lock()
 	share, pid := h.share, uint32(h.pid)

@@ -9,8 +9,8 @@ import (
 	"unsafe"
 )
 
-// A Ledger is what the processes that share one adapter hold of it together, as
-// processes share an RNIC: how many objects each has, what each counted, and
+// A Ledger records what the processes that share one adapter hold of it together,
+// as processes share an RNIC: how many objects each has, what each counted, and
 // which ports are whose. It lies in memory that all of them map. Every entry
 // names its holder or is its holder's own, and is changed by atomic operations
 // alone, so that a process may die at any instruction and whoever survives can
@@ -25,7 +25,8 @@ type Ledger struct {
 	ports  map[netip.Addr]*portTable
 }
 
-// A Resource is what the adapter has a limited number of, or what is only counted.
+// A Resource is something of which the adapter has a limited number, or which is
+// only counted.
 type Resource int
 
 // The resources: objects (NDIS_NDK_CAPABILITIES), the READs that may be in
@@ -44,7 +45,7 @@ const (
 	resources
 )
 
-// held is what one process has. Its size is a multiple of a cache line.
+// held records what one process has. Its size is a multiple of a cache line.
 type held struct {
 	of       [resources]atomic.Uint32
 	counters Counters
@@ -199,8 +200,8 @@ func (l *Ledger) Ports() []HeldPort {
 	return held
 }
 
-// Clear frees what a share holds whose process is gone. What it counted stays,
-// since counters never decrease; the connections it had are no longer active.
+// Clear frees everything that is held by a share whose process is gone. Its counts
+// stay, since counters never decrease; the connections it had are no longer active.
 func (l *Ledger) Clear(share int) {
 	for _, table := range l.ports {
 		for port := range table {

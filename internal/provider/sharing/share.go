@@ -15,7 +15,7 @@ import (
 // Max bounds the processes that share a device, its owner included.
 const Max = cm.MaxShares
 
-// A Config is what a device has in common with those of other processes.
+// A Config describes what a device has in common with those of other processes.
 type Config struct {
 	Ledger *Ledger
 
