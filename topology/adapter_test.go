@@ -10,9 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// adapterRanges is what each key of an adapter block takes: the field of Adapter
-// it sets, both ends of its range as a file and as JSON have them, and what lies
-// beyond the ends.
+// adapterRanges has the range of each key of an adapter block: the field of
+// Adapter it sets, both ends of its range as a file and as JSON have them, and
+// what lies beyond the ends.
 var adapterRanges = []struct {
 	key, field   string
 	least, most  string // in a file
@@ -64,8 +64,8 @@ var adapterRanges = []struct {
 	{"pend", "Pend", "false", "true", "false", "true", "0", "yes"},
 }
 
-// parseAdapter is what a file with the node a gives as that node's adapter: the
-// fields that are set, as JSON has them.
+// parseAdapter returns the adapter that a file gives the node a: the fields that
+// are set, as JSON has them.
 func parseAdapter(t *testing.T, file string) map[string]string {
 	t.Helper()
 	lab, err := Parse("lab.yaml", []byte(file))

@@ -58,14 +58,14 @@ type addressing struct {
 	next  map[netip.Prefix]netip.Addr // where to go on looking in a subnet
 }
 
-// addresses is the addresses of every link's ends: those the file gives, else
-// the first free ones in the subnets of the first end in the segment that the
-// file gives addresses, else of the subnets with the segment's number. If the
-// file uses one of these, the segment gets instead the first pair that is free
-// beyond all links' numbers, so that no other link's addresses change; one with
-// more ends than a /24 has addresses gets as many free numbers in a row there as
-// make a subnet that is large enough. What the running lab has chosen comes before
-// what would be chosen now.
+// addresses returns the addresses of every link's ends: those the file gives, else
+// the first free ones in the subnets of the first end in the segment that the file
+// gives addresses, else of the subnets with the segment's number. If the file uses
+// one of these, the segment gets instead the first pair that is free beyond all
+// links' numbers, so that no other link's addresses change; one with more ends
+// than a /24 has addresses gets as many free numbers in a row there as make a
+// subnet that is large enough. Addresses that the running lab has chosen come
+// before those that would be chosen now.
 func (n network) addresses() [][2][]netip.Prefix {
 	r := addressing{n, make([][2][]netip.Prefix, len(n.links)), make(map[netip.Addr]*yaml.Node), make([]bool, subnets), make(map[netip.Prefix]netip.Addr)}
 	of, links, all, owner, taken := n.lab.Links, n.links, r.all, r.owner, r.taken

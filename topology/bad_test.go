@@ -64,8 +64,8 @@ func TestBad(t *testing.T) {
 	}
 }
 
-// parseBad is what Parse says of a bad file, after checking what every error
-// has.
+// parseBad returns the errors of Parse for a bad file, after checking what
+// every error has.
 func parseBad(t *testing.T, name string, data []byte) ErrorList {
 	t.Helper()
 	topology, err := ParseWith(Options{Read: readSamples, Variable: variables}, name, data)
@@ -89,7 +89,7 @@ func parseBad(t *testing.T, name string, data []byte) ErrorList {
 	return list
 }
 
-// sampleFiles are what files of topologies refer to in tests.
+// sampleFiles has the files that topologies refer to in tests.
 var sampleFiles = map[string]string{
 	"report.json":  "{}",
 	"junk.txt":     strings.Repeat("bad\n", 1000),
@@ -172,13 +172,13 @@ func waitRing(n int) string {
 	return b.String()
 }
 
-// noSources is what is wrong with a file's source where files are not read.
+// noSources is the error of a file's source where files are not read.
 const noSources = "source: files are not read here, expected content: and the text"
 
-// noBaselines is what is wrong with a baseline where files are not read.
+// noBaselines is the error of a baseline where files are not read.
 const noBaselines = "files are not read here, expected no baseline"
 
-// noFiles is what is wrong with jitter={file: good.txt} where files are not read.
+// noFiles is the error of jitter={file: good.txt} where files are not read.
 const noFiles = "jitter: file: files are not read here, expected samples: and a list"
 
 // manySampleFiles is a topology that refers to one file of samples more than it

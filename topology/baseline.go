@@ -52,8 +52,8 @@ var metricList = form[[]Metric]{
 	},
 }
 
-// baseline reads the file of a baseline, so that what is wrong with it is said with a
-// line. What is in it is for others to know.
+// baseline reads the file of a baseline, so that an error in it is told with a line.
+// The contents are for others to interpret.
 func baseline(r *reader, m *mapping[baselineMap], t *Topology) *Baseline {
 	if m == nil {
 		return nil

@@ -65,8 +65,9 @@ func TestOutOfReach(t *testing.T) {
 	}
 }
 
-// Whatever is down, who is joined by links that are up reaches each other by the routes
-// over these, by any of the next hops, and nobody else does. No packet goes in a circle.
+// Hosts that are joined by links that are up reach each other by the routes over these,
+// by any of the next hops, and no other hosts do, whatever is down. No packet goes in a
+// circle.
 func TestRoutesOverReach(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lab := drawnFabric(t)

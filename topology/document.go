@@ -24,10 +24,10 @@ const (
 	maxValues = 1 << 20
 )
 
-// document is the root value of the only YAML document in data, or nil if
-// errors were reported. Whoever walks it meets at most maxValues values to a
-// depth of maxDepth, also when following every alias. Variables have been
-// replaced by what they stand for.
+// document returns the root value of the only YAML document in data, or nil if
+// errors were reported. A walk over it meets at most maxValues values to a depth
+// of maxDepth, also when it follows every alias. Variables have been replaced by
+// what they stand for.
 func (r *reader) document(data []byte) *yaml.Node {
 	root, ok := r.value(data)
 	if !ok {
@@ -164,7 +164,7 @@ func syntaxError(r *reader, data []byte, err error) {
 	r.errorAt(number, len(blank)+1, "not YAML: %s%s", match[2], hint)
 }
 
-// An expanse is how large a value is with every alias in it replaced by what it
+// An expanse is the size of a value with every alias in it replaced by what it
 // stands for.
 type expanse struct{ values, depth int }
 

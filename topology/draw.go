@@ -76,7 +76,8 @@ type chaosTarget struct {
 	kind ChaosKind
 }
 
-// settling is how long nothing happens to a node that has been started again, nor to its links.
+// settling is the time in which nothing happens to a node that has been started again, nor to
+// its links.
 const settling = 500 * time.Millisecond
 
 // draw is the events of chaos in the order of time.

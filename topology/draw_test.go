@@ -58,8 +58,8 @@ func TestDrawPermutations(t *testing.T) {
 	}
 }
 
-// What strikes is within its time, lasts as long as it should, and never strikes what
-// is still struck.
+// Chaos strikes within its time, for as long as it should, and never strikes what is still
+// struck.
 func TestDrawChaos(t *testing.T) {
 	loss := Loss{Rate: 0.1}
 	lab := &Topology{

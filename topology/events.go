@@ -224,8 +224,8 @@ func inOrder(events []Event) []int {
 	return order
 }
 
-// instants is when each event happens for the first time, after all nodes are ready, or
-// -1 of those that wait for what nobody knows the time of.
+// instants returns the time at which each event happens first, after all nodes are ready, or
+// -1 for those that wait for something whose time nobody knows.
 func instants(events []Event) []time.Duration {
 	last := make(map[string]time.Duration) // when events with names happen for the last time, or -1
 	at := make([]time.Duration, len(events))

@@ -10,8 +10,8 @@ import (
 )
 
 // This file replaces entries of a file that stand for several by each of them: nodes and
-// links whose names have ranges, workloads likewise, and the fabric block. What remains is a file without
-// such entries, in which each value has the place that it has in the file.
+// links whose names have ranges, workloads likewise, and the fabric block. The result is a
+// file without such entries, in which each value has the place that it has in the file.
 
 // An expander replaces entries.
 type expander struct {
@@ -59,8 +59,8 @@ func (x *expander) word(at *yaml.Node, text string) (w naming.Word, ok bool) {
 	return w, err == nil
 }
 
-// replaced is a map with the values of some keys replaced. What is no map is for the
-// reader to report.
+// replaced returns a map with the values of some keys replaced. A value that is no map is
+// for the reader to report.
 func (x *expander) replaced(n *yaml.Node, by map[string]func(*yaml.Node) *yaml.Node) *yaml.Node {
 	if n.Kind != yaml.MappingNode {
 		return n
@@ -133,8 +133,8 @@ type declared struct {
 	others []*yaml.Node
 }
 
-// nodes is a map of nodes with one entry for each. What an entry for the node alone has
-// comes before what ranges have, and that before what patterns have; of several ranges
+// nodes returns a map of nodes with one entry for each. Settings of an entry for the node
+// alone come before those of ranges, and these before those of patterns; of several ranges
 // or patterns the one further down comes first. Generated nodes come behind all others.
 func (x *expander) nodes(n *yaml.Node, generated []entry) *yaml.Node {
 	if isNull(n) && generated != nil {

@@ -41,8 +41,8 @@ func (x *expander) links(n *yaml.Node) *yaml.Node {
 	return is
 }
 
-// link is the links that an entry stands for. What is wrong with its form is for the
-// reader to report.
+// link returns the links that an entry stands for. Errors in the form of the entry are
+// for the reader to report.
 func (x *expander) link(n *yaml.Node) []*yaml.Node {
 	entries := x.entries(n)
 	list := find(entries, "endpoints")

@@ -217,7 +217,7 @@ var jitterForm = briefly("a duration such as 50us", made(linkDelay, func(d time.
 				m.errorf(at, "distribution stands with samples, expected it with spread: samples are their own distribution")
 			}
 			j.Distribution = Sampled
-		case j.Distribution == Uniform: // which is what there is without
+		case j.Distribution == Uniform: // the default
 			j.Distribution = ""
 		}
 		return j

@@ -24,10 +24,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// beyondSchema is what the parser says of files that the schema takes: see
+// beyondSchema has the errors of the parser in files that the schema takes: see
 // jsonschema.go. Each has to be found in a test.
 var beyondSchema = []string{
-	// What depends on other values.
+	// Errors that depend on other values.
 	`^(unknown|no) (node|kind|group|workload|link|interface) `,
 	` a second time, expected`, `^a second (workload|timeline entry|snapshot|capture) `, `is (a switch|a router|outside the lab|built in|not built in|not on the link)`, `^the workload (goes from|has only) `, ` is \d+ hosts, expected one first`, `^no host is `, `is no pattern of names`, `^no link, switch or router joins `,
 	`^no address of .* is reached`, `(is|are) given to .*, which is a `, `^both ends of the link are `, `^packets from `, `^max_read_request_sge `, `^max_srq_count `,
@@ -47,7 +47,7 @@ var beyondSchema = []string{
 
 	// Variables.
 	`variable [A-Z]+\b`, `\$\{`, `: the seed of the day$`,
-	// What others understand.
+	// Errors in texts that other packages read.
 	`^unknown opcode|unknown opcode`, `expected a CM message`, `^filter: `, `expected a (PSN|unicast|longer|an? address)|expected an address|cannot be an interface's own|everything in its subnet|broadcast address`,
 }
 
@@ -122,8 +122,8 @@ func (i *instance) of(r *reader, n *yaml.Node, path []string) any {
 	return n.Value
 }
 
-// complaints is where the schema finds something wrong, as paths, and the validator's
-// words for people.
+// complaints returns the places where the schema finds something wrong, as paths, and
+// the validator's words for people.
 func (i *instance) complaints(t rapid.TB, s *jsonschema.Schema) (found map[string]bool, text error) {
 	t.Helper()
 	data, err := json.Marshal(i.value)

@@ -15,8 +15,8 @@ type selection struct {
 	gone  map[string]bool // workloads
 }
 
-// leaveOut leaves of a complete lab the nodes that are asked for. What needs others
-// is left out with them: links, workloads that cannot reach their peer without
+// leaveOut leaves of a complete lab the nodes that are asked for. Parts that need other
+// nodes are left out with them: links, workloads that cannot reach their peer without
 // them, their checks, what a timeline does to their links, and captures there.
 func leaveOut(r *reader, t *Topology, m topologyMap) {
 	all := t.Nodes

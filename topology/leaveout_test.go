@@ -64,7 +64,7 @@ capture:
   - {link: "r:2", file: r.pcapng}
 `
 
-// What stays is as in the whole lab, and what does not is told of.
+// The parts that stay are as in the whole lab, and those that do not are told of.
 func TestLeaveOut(t *testing.T) {
 	whole, err := Parse("x.yaml", []byte(leaveOutFile))
 	if err != nil {
@@ -158,7 +158,7 @@ func TestLeaveOut(t *testing.T) {
 	}
 }
 
-// What is left of a scenario is about what is there.
+// The parts of a scenario that stay are about nodes and links that are there.
 func TestLeaveOutScenario(t *testing.T) {
 	const file = `
 topology:

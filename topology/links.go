@@ -88,9 +88,9 @@ func (r *reader) links(m topologyMap, t *Topology, ports map[string][]portMap) *
 	return l
 }
 
-// resolveLink is the link as Topology has it, but for its endpoints, addresses and
-// those faults that are for one direction. What the link says comes before what
-// the ports at its ends do, and that before the defaults.
+// resolveLink returns the link as Topology has it, but for its endpoints, addresses and those
+// faults that are for one direction. Settings of the link come before those of the ports at
+// its ends, and these before the defaults.
 func resolveLink(all layers[linkMap], ports [2][]portMap) Link {
 	m := linkMap{Link: Link{MTU: defaultMTU, Engine: Linkem, Offload: true, Tolerance: DefaultTolerance}}
 	all.apply(&m)

@@ -76,7 +76,7 @@ func (p *mapping[M]) saying(name string, word val[string]) *mapping[M] {
 	return other
 }
 
-// without returns the map without a key. What the key made stays.
+// without returns the map without a key. The values that the key set stay.
 func (p *mapping[M]) without(key string) *mapping[M] {
 	other := *p
 	other.keys = slices.DeleteFunc(slices.Clone(p.keys), func(g given[M]) bool { return g.key == key })

@@ -6,8 +6,8 @@ import (
 )
 
 // A mesh is the routers of a lab and the segments that they join, for one family
-// of addresses, and the shortest paths through it. A distance is how many routers
-// are passed.
+// of addresses, and the shortest paths through it. A distance counts the routers
+// that are passed.
 type mesh struct {
 	ports   []port
 	byNode  [][]int // ports of a host or router, by its index in Topology.Nodes
@@ -30,7 +30,7 @@ type port struct {
 	segment    int
 }
 
-// A way is how routers get to a segment.
+// A way has the shortest paths of routers to a segment.
 type way struct {
 	far []int // distance, by router; 0: the router is at the segment, -1: it does not get there
 	via []int // next hops, by router, as an index in mesh.sets; nothing where far is not above 0

@@ -6,8 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What takes a machine is known with its place, also where a kind gives it, but not of
-// nodes that are left out.
+// A setting that needs a machine is known with its place, also where a kind gives it,
+// but not of nodes that are left out.
 func TestNeeds(t *testing.T) {
 	const file = `
 topology:

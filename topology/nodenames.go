@@ -97,9 +97,9 @@ func (r *reader) is(v val[string], name string) bool {
 }
 
 // named returns the names that a list of names and patterns stands for, in the order of the list and,
-// for each pattern, in that of all. What is called what each is; check reports whether
-// there is something of a plain name, and the error if not. What comes about twice counts
-// once. ok is false if errors were reported.
+// for each pattern, in that of all. The parameter what is the word for the thing that each is; check
+// reports whether there is something of a plain name, and the error if not. A name that comes about
+// twice counts once. ok is false if errors were reported.
 func (r *reader) named(list []val[string], what string, all []string, check func(val[string]) bool) (names []string, ok bool) {
 	before := len(r.errors)
 	has := make(map[string]bool)

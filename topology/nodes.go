@@ -22,8 +22,8 @@ type nodeReader struct {
 }
 
 // nodes applies what groups, kinds and defaults say, in containerlab's
-// precedence: node, group, kind, defaults. What a file says of the built-in kind
-// that a kind of its own is comes behind that.
+// precedence: node, group, kind, defaults. Where a kind of the file's own is of a
+// built-in kind, what the file says of the built-in kind comes behind it.
 //
 // It also returns the port blocks that apply to each node, by name.
 func (r *reader) nodes(m topologyMap) ([]Node, map[string][]portMap) {

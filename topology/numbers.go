@@ -65,11 +65,11 @@ func chosenBefore(running *Topology, links []Link) map[linkEnd][]netip.Prefix {
 	return chosen
 }
 
-// keep gives the ends of segments the addresses that the running lab chose for them,
-// where these still suit: all ends of a segment get addresses in the same subnets,
-// which no other segment has. The subnets are those of the first end that the file
-// gives addresses, else of the first that has been chosen some. What it keeps it adds
-// to all, and what others must not get to the sets.
+// keep gives the ends of segments the addresses that the running lab chose for them, where
+// these still suit: all ends of a segment get addresses in the same subnets, which no
+// other segment has. The subnets are those of the first end that the file gives addresses,
+// else of the first that has been chosen some. keep adds to all what it keeps, and to the
+// sets what others must not get.
 func (r *addressing) keep(before map[linkEnd][]netip.Prefix) {
 	links, all, owner, taken := r.links, r.all, r.owner, r.taken
 	for _, s := range r.segments {

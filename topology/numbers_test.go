@@ -29,7 +29,8 @@ func endsOf(t *Topology) map[string]string {
 	return all
 }
 
-// What was chosen for links of a lab that is up stays while its file changes.
+// Numbers and addresses chosen for links of a lab that is up stay while its file
+// changes.
 func TestRunning(t *testing.T) {
 	const frame = "topology:\n  nodes: {a: , b: , c: , d: , s: {kind: switch}, u: {kind: switch}}\n  links:\n"
 	tests := []struct {
@@ -207,7 +208,7 @@ func drawTopology(t *rapid.T, name string, running *Topology) (*Topology, string
 	return nil, ""
 }
 
-// Whatever becomes of a file, numbers and addresses are each there once, links keep
+// These hold whatever becomes of a file: numbers and addresses are each there once, links keep
 // their numbers, ends of a segment share subnets that no other has, and reading the
 // file once more changes nothing.
 func TestRunningProperties(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 // zero Options read a file that refers to nothing else.
 type Options struct {
 	// Read reads the files that the file refers to, of which relative paths are from
-	// its own folder. What is wrong with such a file is in the ErrorList with the name
-	// of that. nil: a file that refers to any is wrong.
+	// its own folder. Errors in such a file are in the ErrorList with the name of
+	// that file. nil: a file that refers to any is wrong.
 	Read ReadFile
 	// Variable looks up the variables that the file refers to; nil: none is set.
 	Variable Variables

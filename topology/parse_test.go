@@ -528,7 +528,7 @@ capture:
 			for i := range test.want.Links {
 				test.want.Links[i].Number = i // as long as no lab is running
 			}
-			// Which addresses are given is for TestGivenAddresses.
+			// TestGivenAddresses tests which addresses are given.
 			if diff := cmp.Diff(&test.want, got, compare, cmpopts.IgnoreFields(Interface{}, "Given")); diff != "" {
 				t.Errorf("Topology (-want +got):\n%s", diff)
 			}

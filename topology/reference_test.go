@@ -15,7 +15,7 @@ var rewrite = flag.Bool("rewrite", false, "write the tables of keys in docs/topo
 
 const referencePath = "../docs/topology.md"
 
-// A documentedKey is what docs/topology.md says of a key.
+// A documentedKey has what docs/topology.md says of a key.
 type documentedKey struct{ name, with, text, absent string }
 
 // A documentedTable is a table whose keys are documented under a name.

@@ -262,8 +262,8 @@ func follow(lab *Topology, owner map[netip.Addr]*Node, n *Node, to netip.Addr, p
 	return [2]int{slices.Min(all), slices.Max(all)}
 }
 
-// routersBetween is how many routers are between a node and a segment, by trying ever
-// more of them; -1 if it is not reached.
+// routersBetween counts the routers between a node and a segment, by trying ever more
+// of them; -1 if it is not reached.
 func routersBetween(lab *Topology, in []int, node, segment int) int {
 	segments := make(map[int]bool)
 	for _, f := range lab.Nodes[node].Interfaces {

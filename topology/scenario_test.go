@@ -145,7 +145,8 @@ func TestBaseline(t *testing.T) {
 	}
 }
 
-// What a simulation refuses, and what fails, is said with its place.
+// Parts of a scenario that a simulation refuses, and parts that fail, are told with their
+// place.
 func TestPlaces(t *testing.T) {
 	lab := parseScenario(t, `timeline:
   - {at: 1s, exec: ls, node: a}

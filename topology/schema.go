@@ -12,8 +12,8 @@ import (
 )
 
 // This file is the tables of keys for the file, its topology, nodes and links; that of the
-// adapter block, which has many keys, is in adapter.go. What depends on more than one value
-// (precedence, references, addresses) is in parse.go and the files it leads to.
+// adapter block, which has many keys, is in adapter.go. Rules that depend on more than one
+// value (precedence, references, addresses) are in parse.go and the files it leads to.
 
 // A labMap is the whole file.
 type labMap struct {
@@ -118,8 +118,8 @@ var nodeDefaultsTable = nodeTableOf("the node defaults", "", "adapter", "stp", "
 
 var linkDefaultsTable = linksTable("the link defaults")
 
-// A nodeMap is a node, or what nodes of a kind or group have in common. What several maps
-// say of it comes together in one, that of the most precedence last.
+// A nodeMap is a node, or what nodes of a kind or group have in common. Several maps about
+// a node come together in one, that of the most precedence last.
 type nodeMap struct {
 	Node
 	adapter layers[Adapter] // its blocks

@@ -16,8 +16,8 @@ func ChangeKeys() []string { return impairmentTable().names() }
 // ParseChange reads settings such as loss=1% and
 // jitter={spread: 50us, distribution: normal}. Files of samples are read with
 // read, which may be nil: then none are. The error has a line for everything that
-// is wrong. Whether the change suits a link is for Impairment.Check to say of what
-// Apply makes of it.
+// is wrong. ParseChange does not check that the change suits a link:
+// Impairment.Check does, on the result of Apply.
 func ParseChange(read ReadFile, settings []string) (Change, error) {
 	if len(settings) == 0 {
 		return Change{}, errors.New("nothing to set, expected KEY=VALUE such as loss=1% or rate=none")

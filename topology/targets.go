@@ -82,8 +82,9 @@ func eachOf[M any](m *mapping[M], key string, words []val[string]) []*mapping[M]
 	return all
 }
 
-// eachLink is a map with each of the links that its key link names, and from as the node
-// there that is meant. From is where the map has the node.
+// eachLink returns a map with each of the links that its key link names, and from as the
+// node there that is meant. The parameter from returns the field of the map that has the
+// node.
 func eachLink[M any](l *nameIndex, m *mapping[M], from func(*M) *string) []*mapping[M] {
 	all := eachOf(m, "link", l.linksAt(m.word("link")))
 	for i, one := range all {

@@ -97,8 +97,8 @@ type Interface struct {
 	Link int // index in Topology.Links
 	End  int // 0 or 1: which of the link's Endpoints this is
 	// Addresses are an IPv4 and an IPv6 one unless the file says otherwise, and
-	// none in a switch. What is outside the lab configures itself: there they are
-	// what the lab expects.
+	// none in a switch. Machines outside the lab configure themselves: there they
+	// are what the lab expects.
 	Addresses []netip.Prefix
 	Given     bool // the file gives the addresses
 }
@@ -218,8 +218,8 @@ const (
 	Netem  Engine = "netem"  // the kernel's, where there is one; does some of it
 )
 
-// Tolerance says how far a direction of a link may be from what was asked of it
-// because the machine did not keep up. What exceeds it is an overrun.
+// Tolerance says how far a direction of a link may be from what was asked of it because
+// the machine did not keep up. A deviation beyond it is an overrun.
 type Tolerance struct {
 	DelayP10 time.Duration // later than which nine of ten packets may leave
 	Delay    time.Duration // later than which half of the packets may leave

@@ -54,8 +54,8 @@ var number = lazily(`^([+-]?(?:[0-9]{1,20}(?:\.[0-9]{0,40})?|\.[0-9]{1,40}))(.*)
 // exponent matches what stands behind a number that has one.
 var exponent = lazily(`^[eE][+-]?[0-9]`)
 
-// A tooLargeError is about a number that is more than any place takes. Who knows what its
-// place takes says that (within).
+// A tooLargeError is about a number that is more than any place takes. A caller that knows
+// what its place takes says that (within).
 type tooLargeError struct{ text, most string }
 
 // Error says what the number could be at most.
@@ -154,7 +154,7 @@ func parseDuration(text string) (time.Duration, error) {
 	if d, err := time.ParseDuration(text); err == nil && !strings.HasSuffix(text, "0") {
 		return d, nil
 	}
-	// Go takes a bare 0. What is wrong with anything else, exact knows.
+	// Go takes a bare 0. For anything else, exact knows the error.
 	if _, err := durations.exact(text); err != nil {
 		return 0, err
 	}

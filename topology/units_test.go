@@ -106,8 +106,8 @@ func TestSuggestionsEnd(t *testing.T) {
 	}
 }
 
-// What is wrong with a number is said as it is: too large, with what the place takes, is
-// no question of units.
+// The error of a number says what is wrong with it: that a number is too large, with
+// what the place takes, is no question of units.
 func TestNumbersThatAreWrong(t *testing.T) {
 	nines := strings.Repeat("9", 60)
 	for _, test := range []struct{ setting, want string }{

@@ -28,8 +28,9 @@ const maxNesting = 8
 // A Variables looks up a variable of the environment, as os.LookupEnv does.
 type Variables func(name string) (value string, set bool)
 
-// substitute puts variables into all values below n, keys excepted. What an alias
-// stands for is where its anchor is. Size is how many bytes all of them may become.
+// substitute puts variables into all values below n, keys excepted. It does not
+// follow an alias, whose value is where its anchor is. Size is the number of bytes
+// that all of them may become.
 func substitute(r *reader, n *yaml.Node, size *int) {
 	switch n.Kind {
 	case yaml.MappingNode:

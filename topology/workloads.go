@@ -404,9 +404,9 @@ func (w *workloadReader) joined(from, to string, at *yaml.Node) bool {
 	return true
 }
 
-// reach reports the first two nodes of a workload that have no way between them. Which
-// of a Permutation's have to have one is not known as yet: all that are next to each other
-// in the list do, so that nodes in several parts of the lab are found.
+// reach reports the first two nodes of a workload that have no path between them. It is
+// not known as yet which of a Permutation's have to have one: all that are next to each
+// other in the list do, so that nodes in several parts of the lab are found.
 func (w *workloadReader) reach(is *Workload, m *mapping[workloadMap]) {
 	all := is.Flows
 	if is.Pattern == Permutation {

@@ -88,7 +88,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// What many nodes and names would take is bounded.
+// The cost of many nodes and names is bounded.
 func TestManyPartners(t *testing.T) {
 	star := func(hosts int) string {
 		var nodes, links strings.Builder

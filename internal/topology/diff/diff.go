@@ -16,7 +16,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// An Action is what becomes of a node or link.
+// An Action says what is done with a node or link.
 type Action string
 
 // The actions.
@@ -28,8 +28,7 @@ const (
 	Replace Action = "replace" // it is removed, and added again
 )
 
-// A Difference is what has to happen to a lab of one topology for it to be one of
-// another.
+// A Difference has the changes that turn a lab of one topology into one of another.
 type Difference struct {
 	Nodes []Node `json:"nodes"` // those removed, then the others in the order of the new topology
 	Links []Link `json:"links"` // likewise
@@ -74,11 +73,11 @@ type RefusedError struct{ What string }
 // Error says what differs.
 func (e *RefusedError) Error() string { return e.What }
 
-// Compare is what has to happen to a lab that is up for it to be that of another
-// topology, which was read with the first as topology.Options.Running. It fails with
-// a *RefusedError if they differ in their name, in their seed, on which all that is
-// random depends (a topology without a seed may be of any), or in where the lab has
-// links to its outside, which somebody there relies on.
+// Compare returns the changes that turn a lab that is up into that of another topology,
+// which was read with the first as topology.Options.Running. It fails with a
+// *RefusedError if they differ in their name, in their seed, on which all that is random
+// depends (a topology without a seed may be of any), or in where the lab has links to its
+// outside, which somebody there relies on.
 func Compare(was, is *topology.Topology) (*Difference, error) {
 	if was.Name != is.Name {
 		return nil, &RefusedError{fmt.Sprintf("the name changes from %s to %s", was.Name, is.Name)}

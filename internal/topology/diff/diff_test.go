@@ -30,7 +30,7 @@ func parse(t interface{ Fatalf(string, ...any) }, running *topology.Topology, fi
 	return got
 }
 
-// What becomes of a lab, as people read it.
+// The changes of a lab, as people read them.
 func TestCompare(t *testing.T) {
 	const ab = "topology:\n  nodes: {a: , b: }\n  links:\n    - {endpoints: ['a:eth0', 'b:eth0']}\n"
 	const star = `topology:
@@ -144,7 +144,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// What a lab stands on cannot change.
+// The name, the seed and the links to the outside of a lab cannot change.
 func TestRefused(t *testing.T) {
 	was := parse(t, nil, "name: a\nseed: 1\ntopology: {nodes: {a: }}")
 	for file, want := range map[string]string{
@@ -338,8 +338,8 @@ func TestAll(t *testing.T) {
 	}
 }
 
-// What is done with a lab stays the same wherever it stands in the file, and whatever the
-// order of the links that it is about.
+// Plans stay the same wherever they stand in the file, and whatever the order of the
+// links that they are about.
 func TestPlans(t *testing.T) {
 	const nodes = "topology:\n  nodes: {a: , b: , c: }\n  links:\n"
 	const ab, bc = "    - endpoints: ['a:eth0', 'b:eth0']\n", "    - endpoints: ['b:eth1', 'c:eth0']\n"

@@ -129,7 +129,7 @@ func compareImpairments(was, is topology.Impairment) []Change {
 	return changes
 }
 
-// settings is what makes an impairment of none, by key.
+// settings returns the settings that make an impairment of none, by key.
 func settings(i topology.Impairment) map[string]string {
 	values := make(map[string]string)
 	for _, s := range i.Settings() {
@@ -178,9 +178,9 @@ func relabelled(was, is map[string]string) bool {
 	return false
 }
 
-// What follows is plans as they are compared: without their places in the file, and
-// with the ends of a link in the place of its index, since both change with the order
-// of a file.
+// The functions below return plans as they are compared: without their places in the
+// file, and with the ends of a link in the place of its index, since both change with
+// the order of a file.
 
 func workloads(t *topology.Topology) []topology.Workload {
 	all := slices.Clone(t.Workloads)

@@ -51,7 +51,7 @@ func (d *Difference) compareNodes(was, is *topology.Topology) map[string]bool {
 	return replaced
 }
 
-// nodeAction is what the changes of a node take.
+// nodeAction returns the action that the changes of a node take.
 func nodeAction(was, is *topology.Node, changes []Change) Action {
 	if was.Kind != is.Kind || was.SpanningTree != is.SpanningTree {
 		return Replace // a switch is a bridge, which is not told so later
@@ -62,7 +62,7 @@ func nodeAction(was, is *topology.Node, changes []Change) Action {
 	return Alter
 }
 
-// compareNode is what changes of a node of that name, but for the links that it
+// compareNode returns the changes of a node of that name, but for the links that it
 // gets and loses.
 func compareNode(was, is *topology.Node) []Change {
 	var changes []Change
@@ -99,9 +99,9 @@ func compareNode(was, is *topology.Node) []Change {
 // routesKey is the key of a change of routes, which no file gives.
 const routesKey = "routes"
 
-// compareFaces is what changes of the addresses of a node. An address that it loses
-// is taken away. One that it gets has a host restarted: an adapter binds the addresses
-// that there are when it is opened.
+// compareFaces returns the changes of the addresses of a node. An address that it
+// loses is taken away. One that it gets has a host restarted: an adapter binds the
+// addresses that there are when it is opened.
 func compareFaces(was, is *topology.Node) []Change {
 	before := make(map[string]topology.Interface)
 	for _, f := range was.Interfaces {
@@ -123,7 +123,7 @@ func compareFaces(was, is *topology.Node) []Change {
 	return changes
 }
 
-// compareFields is what changes of the fields of a structure, which all need what why
+// compareFields returns the changes of the fields of a structure. All need what why
 // says.
 func compareFields(prefix string, was, is any, why string) []Change {
 	var changes []Change
@@ -146,7 +146,7 @@ func same(x, y any) bool {
 	return reflect.DeepEqual(x, y)
 }
 
-// key is how files write the name of a field: max_srq_depth of MaxSrqDepth.
+// key returns the name of a field as files write it: max_srq_depth of MaxSrqDepth.
 func key(field string) string {
 	field = strings.NewReplacer("RoCE", "Roce", "PIDs", "Pids", "NoVerbs", "Verbs").Replace(field)
 	upper := func(i int) bool { return i < len(field) && field[i] >= 'A' && field[i] <= 'Z' }
@@ -161,7 +161,7 @@ func key(field string) string {
 	return strings.ToLower(b.String())
 }
 
-// longest is how many characters of a value are shown.
+// longest bounds the characters of a value that are shown.
 const longest = 60
 
 // value is the value of a field as people read it.

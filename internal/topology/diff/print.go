@@ -83,7 +83,7 @@ func (l Link) String() string {
 	return line
 }
 
-// made is what a new link is set to.
+// made describes the settings of a new link.
 func (l Link) made() string {
 	there, back := l.Is.Directions[0], l.Is.Directions[1]
 	var texts []string
@@ -136,7 +136,7 @@ func list(changes []Change) string {
 	return strings.Join(texts, ", ")
 }
 
-// Counts is how many nodes and links there are of each action.
+// Counts returns the numbers of nodes and links of each action.
 func (d *Difference) Counts() (nodes, links map[Action]int) {
 	nodes, links = make(map[Action]int), make(map[Action]int)
 	for _, n := range d.Nodes {

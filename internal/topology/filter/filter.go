@@ -48,14 +48,14 @@ func (f *Filter) Match(frame []byte) bool {
 	return f.test(&f.packet) && !f.packet.beyond
 }
 
-// A test is what an expression decides, and a number what it computes; both set
-// packet.beyond when there is no decision.
+// A test decides an expression, and a number computes one; both set packet.beyond
+// when there is no decision.
 type (
 	test   func(*packet) bool
 	number func(*packet) uint32
 )
 
-// A packet is what a test looks at.
+// A packet has the bytes that a test looks at.
 type packet struct {
 	bytes  []byte
 	beyond bool // a test wanted what is not there, or divided by 0
@@ -130,8 +130,8 @@ func ip6Carries(protocol uint32) test {
 	}
 }
 
-// transport is where the header after IP's begins, if the packet has one of that
-// protocol and is not a later fragment.
+// transport returns the offset of the header after IP's, if the packet has one of
+// that protocol and is not a later fragment.
 func (p *packet) transport(protocol uint32) (at uint64, ok bool) {
 	switch p.load(etherType, 2) {
 	case typeIP4:

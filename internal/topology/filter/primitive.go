@@ -28,8 +28,8 @@ func (q qualifiers) ways(source, destination test) test {
 	return either(source, destination)
 }
 
-// primitive is what the qualifiers say of an id, which is an address, a net, a
-// number or a range.
+// primitive returns the test that the qualifiers make of an id, which is an
+// address, a net, a number or a range.
 func (q qualifiers) primitive(id string) (test, error) {
 	switch q.kind {
 	case "port", "portrange":
@@ -239,7 +239,8 @@ func group(protocol, word string) (test, error) {
 	return nil, fmt.Errorf("%s has no multicast addresses, expected ether, ip or ip6", protocol)
 }
 
-// header is where the named protocol's header begins in a packet that has one.
+// header returns a function that finds the named protocol's header in a packet
+// that has one.
 func header(name string) func(*packet) (at uint64, ok bool) {
 	switch name {
 	case "ether":

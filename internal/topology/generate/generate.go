@@ -4,8 +4,8 @@
 //
 // It makes text and nothing else; package topology reads it. Every file that it
 // writes is right, whatever the parameters within their ranges: that is tested.
-// Start reading at Shapes; each shape is a function in shapes.go or fabrics.go. What a
-// fabric has of nodes and links is package shape's.
+// Start reading at Shapes; each shape is a function in shapes.go or fabrics.go. Package
+// shape decides which nodes and links a fabric has.
 package generate
 
 import (
@@ -30,15 +30,15 @@ type Shape struct {
 // A Parameter is a whole number that a shape depends on.
 type Parameter = shape.Parameter
 
-// A Link is how packets fare on the links of a shape, or on some of them, as
-// the shape's text says.
+// A Link has the properties of the links of a shape, or of some of them, as the
+// shape's text says.
 type Link struct {
 	Rate  uint64        // bits per second; 0: no limit
 	Delay time.Duration // one way
 	Loss  float64       // 0 to 1
 }
 
-// An Order is what to generate.
+// An Order describes the file to generate.
 type Order struct {
 	Name    string         // of the lab
 	Command string         // what the first comment says that wrote the file
@@ -72,8 +72,8 @@ type file struct {
 // line writes one line.
 func (f *file) line(format string, args ...any) { fmt.Fprintf(f, format+"\n", args...) }
 
-// begin writes all that comes before the nodes' and links' own part. What the lab
-// is goes into its first comment.
+// begin writes all that comes before the nodes' and links' own part. The parameter
+// what says what the lab is, for the first comment.
 func (f *file) begin(what string) {
 	f.line("# %s.", what)
 	f.line("#")

@@ -52,7 +52,7 @@ func parsed(t rapid.TB, s Shape, o Order) *topology.Topology {
 	return lab
 }
 
-// schema is what editors hold files to.
+// schema returns the schema that editors hold files to.
 var schema = sync.OnceValue(func() *jsonschema.Schema {
 	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(topology.JSONSchema()))
 	c := jsonschema.NewCompiler()

@@ -30,7 +30,7 @@ import (
 // Most is for how many names a word stands at most.
 const Most = 1 << 16
 
-// What a word has at most, so that to find each of its names takes little time.
+// Bounds on a word, so that finding each of its names takes little time.
 const (
 	mostBytes  = 4096
 	mostRanges = 8
