@@ -53,7 +53,7 @@ func build(m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
-// An account is who runs ndklab.
+// An account is a user who runs ndklab.
 type account struct {
 	name       string
 	credential *syscall.Credential // nil: who runs the test
@@ -245,7 +245,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// An expectation is what a program prints, as regular expressions.
+// An expectation describes the output of a program, as regular expressions.
 type expectation struct {
 	program                  string
 	args                     []string // of the client, besides -connect
@@ -256,7 +256,7 @@ type expectation struct {
 
 func expectations(server netip.AddrPort) []expectation {
 	const token = `0x[0-9a-f]+`
-	// Which of the two overtakes the other is not said.
+	// Either of the two may overtake the other.
 	const refused = `(STATUS_REMOTE_RESOURCES|the connection has ended)`
 	ip := `10\.0\.0\.1`
 	if server.Addr().Is6() {

@@ -15,9 +15,9 @@ import (
 	"github.com/ndklab/ndklab/internal/need"
 )
 
-// TestFabrics runs the examples that have switches, routers and impairments, as whoever runs the
-// test and as an ordinary user. How fast they are is for the machine to say, and
-// whether it keeps up with the links, too.
+// TestFabrics runs the examples that have switches, routers and impairments, as whoever runs the test and as an
+// ordinary user. It requires no speed of them, nor that the machine keeps up with the links: both depend on the
+// machine.
 func TestFabrics(t *testing.T) {
 	if !doctor.Examine(t.Context()).CanRun {
 		t.Skip("labs cannot run here: `ndklab doctor` says why")
@@ -107,7 +107,8 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// runProgram runs an example by a name of its own. Whether the machine keeps up with the links is for it to say.
+// runProgram runs an example by a name of its own. It allows overruns: whether the machine keeps up with the
+// links depends on the machine.
 func runProgram(t *testing.T, user account, example string) {
 	t.Helper()
 	data, err := os.ReadFile(example + ".ndklab.yaml")

@@ -68,8 +68,8 @@ type application struct {
 	Lab     string `json:"lab"`
 	DryRun  bool   `json:"dry_run"`
 	Changed bool   `json:"changed"` // there was, or would be, anything to do
-	// Completes is why an earlier apply did not come to its end, which this one
-	// completes; "" if there is none.
+	// Completes says why an earlier apply, which this one completes, did not
+	// come to its end; "" if there is none.
 	Completes string `json:"completes,omitempty"`
 	*diff.Difference
 }

@@ -56,7 +56,7 @@ func outcomeText(o *suite.Outcome) (word, text string) {
 	return "ok", took
 }
 
-// reason is why a run has not passed, in a line.
+// reason says in a line why a run has not passed.
 func reason(o *suite.Outcome) string {
 	if o.Err != nil {
 		first, _, _ := strings.Cut(o.Err.Error(), "\n")

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A glass is what a terminal shows, as far as displays use one.
+// A glass keeps the lines that a terminal shows, as far as displays use one.
 type glass struct {
 	lines []string
 	row   int
@@ -56,7 +56,8 @@ func (g *glass) write(t *testing.T, data string) {
 	}
 }
 
-// shown is what the terminal shows, with the times that labs have run left out.
+// shown returns the lines that the terminal shows, with the times that labs have run
+// left out.
 func (g *glass) shown() []string {
 	var lines []string
 	for _, line := range g.lines {
@@ -139,7 +140,7 @@ func TestTerminalDisplay(t *testing.T) {
 		"more-0 T seed 0", "more-1 T seed 0", "and 3 more labs", "2 of 3 done, 1 failed")
 }
 
-// What is no terminal gets plain lines with the time.
+// An output that is no terminal gets plain lines with the time.
 func TestLogDisplay(t *testing.T) {
 	var b bytes.Buffer
 	show := newDisplay(&b, 3).(*logDisplay)

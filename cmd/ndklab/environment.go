@@ -11,8 +11,8 @@ import (
 
 // Every flag of every command can also be given by a variable of the environment: that
 // of `ndklab link set --from` is NDKLAB_LINK_SET_FROM. The command is part of the name,
-// since flags of one name do different things to different commands. What the command
-// line gives goes before.
+// since flags of one name do different things to different commands. The command line
+// takes precedence over variables.
 
 // annotation marks flags that a variable has set, whose name it has.
 const annotation = "ndklab/environment"

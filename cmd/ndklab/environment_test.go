@@ -101,7 +101,7 @@ func TestCommandsAreWhole(t *testing.T) {
 			t.Errorf("%s is in no group", c.Name())
 		}
 	}
-	// What prints no data, or what it prints is a format of its own or the command's.
+	// These print no data, or data in a format of their own or of the command that they run.
 	without := []string{"help", "completion", "exec", "shell", "capture", "generate", "graph", "schema", "rping", "rc-pingpong"}
 	for _, c := range commands(root) {
 		if c.HasSubCommands() || c.Parent().Name() == "generate" {

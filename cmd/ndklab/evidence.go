@@ -102,9 +102,8 @@ func (e *evidence) notStarted(ctx context.Context, err error, say func(format st
 type evidenceFile = func(name string, write func(io.Writer) error) error
 
 // keep writes the folder of a run that has failed, and notes it in the report, which is nil
-// if there is none. more writes what a lab has to add; nil: there is none. What cannot be
-// written is told of, and does not change the verdict; keep reports whether there is a
-// folder.
+// if there is none. more writes what a lab has to add; nil: there is none. A failure to
+// write is told, and does not change the verdict; keep reports whether there is a folder.
 func (e *evidence) keep(result *report.Run, say func(format string, args ...any), more func(evidenceFile) error) bool {
 	// In the place of one of an earlier run of the same seed.
 	err := os.RemoveAll(e.folder)

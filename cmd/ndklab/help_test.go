@@ -64,7 +64,7 @@ func TestKeysInHelp(t *testing.T) {
 	}
 }
 
-// What waits for a file ends when it is interrupted.
+// A command that waits for a file ends when it is interrupted.
 func TestUnlessInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	never := make(chan struct{})
@@ -79,7 +79,7 @@ func TestUnlessInterrupted(t *testing.T) {
 	}
 }
 
-// What fills a flag's place says what it is: a file, a number, a time.
+// The placeholder of a flag's value says what the value is: a file, a number, a time.
 func TestPlacesInHelp(t *testing.T) {
 	lower := regexp.MustCompile(`^(string|file|name|duration|int64)$`)
 	for _, c := range commands(rootCommand(io.Discard, io.Discard)) {

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// What the package initialisation of an agent may allocate, which is this binary: a lab
-// has a thousand of them. A package that parses, compiles or fills tables allocates;
-// how long that takes depends on the machine.
+// Bounds on what the package initialisation of an agent allocates. An agent runs this
+// binary, and a lab has a thousand agents. A package that parses, compiles or fills
+// tables allocates; how long that takes depends on the machine.
 const (
 	maxInitBytes  = 112 << 10
 	maxInitAllocs = 1000

@@ -236,7 +236,7 @@ func TestSecondInterrupt(t *testing.T) {
 // 9 at the second SIGINT.
 const untilTwice = `n=0; trap 'n=$((n+1)); echo $n; [ $n -lt 2 ] || exit 9' INT; echo 0; while :; do sleep 0.1; done`
 
-// What would interrupt exec goes to its command, every time.
+// A signal that would interrupt exec goes to its command, every time.
 func TestExecPassesSignals(t *testing.T) {
 	run := startRun(t, "exec-signals")
 	cmd := exec.CommandContext(t.Context(), "ndklab", "exec", run.lab+"/a", "--", "sh", "-c", untilTwice)
@@ -299,8 +299,8 @@ func TestInterruptReading(t *testing.T) {
 	}
 }
 
-// Ctrl-C is how a capture ends: what was written is whole, with the counts, and they
-// are told. A signal that comes twice, from timeout(1), is one.
+// Ctrl-C ends a capture: the packets written are whole, with the counts, and the command
+// tells the counts. A signal that comes twice, from timeout(1), counts as one.
 func TestInterruptCapture(t *testing.T) {
 	run := startRun(t, "interrupt-capture")
 	cmd := exec.CommandContext(t.Context(), "ndklab", "capture", run.lab+"/a:eth0", "-w", "-")

@@ -7,8 +7,8 @@
 
 // Command ndklab runs RDMA labs on one machine: see ndklab --help.
 //
-// Here is one file for each command: flags in, text or JSON out. What a command does
-// is in the packages below fabric. This file has what all commands share: the
+// Here is one file for each command: flags in, text or JSON out. The packages below
+// fabric do the work of the commands. This file has what all commands share: the
 // exit code, and how errors are told.
 package main
 

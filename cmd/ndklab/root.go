@@ -274,7 +274,8 @@ func written(err error) error {
 	return control.Errorf(control.Unable, "the output cannot be written: %v", err)
 }
 
-// sweep removes what dead labs left. That it fails need not stop anybody.
+// sweep removes what dead labs left. A failure is told, and does not stop the
+// command.
 func sweep(cmd *cobra.Command) {
 	if err := lab.Sweep(); err != nil {
 		tell(cmd.ErrOrStderr(), err, exitFault)

@@ -67,8 +67,8 @@ it. The client compares every answer byte for byte, as rping does with -V.`,
 	return cmd
 }
 
-// withAdapter calls f with the adapter of the node that this process runs in. What
-// f finds wrong is a workload's failure.
+// withAdapter calls f with the adapter of the node that this process runs in. An
+// error of f is a workload's failure.
 func withAdapter(cmd *cobra.Command, f func(context.Context, *provider.Adapter) error) error {
 	ctx := cmd.Context()
 	device, err := lease.Open(ctx)

@@ -195,8 +195,9 @@ func runOne(cmd *cobra.Command, arg string, f *runFlags) error {
 	return f.conclude(cmd, code, one, result, func(w io.Writer) error { return text.WriteRun(w, result, f.detail()) })
 }
 
-// conclude writes a suite to files, prints data, and returns what ends the command with the
-// exit code. What cannot be written does not hide the verdict, nor does that hide it.
+// conclude writes a suite to files, prints data, and returns the error that ends the
+// command with the exit code. A failure to write does not hide the verdict, nor does the
+// verdict hide it.
 func (f *runFlags) conclude(cmd *cobra.Command, code int, s *report.Suite, data any, asText func(io.Writer) error) error {
 	unwritten := f.reports.write(s)
 	if err := f.output.print(cmd.OutOrStdout(), data, asText); !errors.Is(err, unix.EPIPE) {

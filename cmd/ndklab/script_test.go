@@ -63,11 +63,10 @@ func TestScript(t *testing.T) {
 	})
 }
 
-// canRun is whether labs can run here.
+// canRun says whether labs can run here.
 var canRun = sync.OnceValue(func() bool { return doctor.Examine(context.Background()).CanRun })
 
-// setup names the script's lab. Whatever of it a failed script leaves is taken
-// down.
+// setup names the script's lab. A lab that a failed script leaves is taken down.
 func setup(env *testscript.Env) error {
 	name := "cli-" + strconv.Itoa(os.Getpid()) + "-" + strings.TrimPrefix(filepath.Base(env.WorkDir), "script-")
 	env.Setenv("LAB", name)

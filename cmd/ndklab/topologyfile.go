@@ -53,8 +53,8 @@ func findFile() (string, error) {
 	return found[0], nil
 }
 
-// fileArgument is the file that the arguments of a command name, or that of the current
-// folder. What names what the command takes.
+// fileArgument returns the file that the arguments of a command name, or that of the
+// current folder. The parameter what says in errors what the command takes.
 func fileArgument(cmd *cobra.Command, args []string, what string) (string, error) {
 	if len(args) > 0 {
 		return args[0], nil
@@ -66,8 +66,9 @@ func fileArgument(cmd *cobra.Command, args []string, what string) (string, error
 	return file, err
 }
 
-// labArgument is the lab that the argument of a command names, or that of -t or of the
-// file of the current folder. What names what the command takes.
+// labArgument returns the lab that the argument of a command names, or that of -t or of
+// the file of the current folder. The parameter what says in errors what the command
+// takes.
 func labArgument(cmd *cobra.Command, args []string, what string) (string, error) {
 	name, err := fileLab(cmd)
 	switch {

@@ -15,7 +15,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// A job is what is left of one when nobody looks at the names of its steps.
+// A job has the contents of a CI job without the names of its steps.
 type job struct {
 	env   map[string]string
 	lines []string // of shell
@@ -104,7 +104,7 @@ func gitlab(t *testing.T, all map[string]job) {
 // root is the repository's.
 const root = "../.."
 
-// What a job names is there: the suite, make's targets.
+// The suite and the make targets that a job names exist.
 func TestRefersToWhatExists(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {

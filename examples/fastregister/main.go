@@ -56,7 +56,7 @@ const (
 	blocks     = 8 // of the server's, and of the client's buffer
 )
 
-// A request is what the client sends. The answer is an empty message.
+// A request is the message that the client sends. The answer is an empty message.
 type request struct {
 	Operation operation
 	Block     uint32 // of the server's
@@ -156,7 +156,7 @@ func serve(ctx context.Context, endpoint *await.Endpoint, message *await.Buffer,
 	return nil
 }
 
-// A client is what asks.
+// A client sends the requests.
 type client struct {
 	*await.Conn
 	message *await.Buffer

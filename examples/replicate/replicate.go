@@ -104,7 +104,7 @@ func Primary(ctx context.Context, adapter *provider.Adapter, from netip.Addr, re
 	for i, at := range replicas {
 		feeders.Go(func() {
 			for ctx.Err() == nil {
-				// What has failed is tried again: the replica, or the path to it, may come back.
+				// A replica that has failed is tried again: it, or the path to it, may come back.
 				_ = p.feed(ctx, endpoint, memory, i, at, patience)
 				sleep(ctx, patience/10)
 			}

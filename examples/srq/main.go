@@ -171,7 +171,8 @@ func serve(interrupted context.Context, endpoint *await.Endpoint, address netip.
 	return context.Cause(ctx)
 }
 
-// attend connects with a client and waits until it disconnects. What fails is the client's end alone.
+// attend connects with a client and waits until it disconnects. A failure ends that
+// client alone.
 func (s *server) attend(ctx context.Context, connection *provider.Connector) {
 	defer connection.Close(nil, nil) // refuses a client that is not accepted
 	address, _ := connection.PeerAddress()

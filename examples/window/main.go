@@ -145,7 +145,7 @@ func lend(ctx context.Context, connection *await.Conn, memory *await.Buffer, win
 		return fmt.Errorf("bind to page %d: %w", n, err)
 	}
 	binary.BigEndian.PutUint32(memory.Bytes[pages*page:], window.RemoteToken())
-	// What the client does next says that it has the token.
+	// The client's next action says that it has the token.
 	_, err = connection.PostSend(ctx, memory.SGL(pages*page, tokenSize))
 	return err
 }

@@ -29,7 +29,7 @@ func (n *Node) openDevice(ctx context.Context) (*device, error) {
 	return &device{miniport, abandon, adapter}, nil
 }
 
-// closeTime is how long objects may take to be closed whose close is under way.
+// closeTime bounds the wait for the end of objects whose close is under way.
 const closeTime = 100 * time.Millisecond
 
 // close ends the device. If everything that was made on it is closed, its last packets
@@ -45,8 +45,8 @@ func (d *device) close() (left bool) {
 }
 
 // Adapter opens the node's adapter for this process, until the end of the test. Each call
-// opens another instance, as another program in the node would. What the test leaves open
-// on it is ended as at the end of a program that is killed: peers are told.
+// opens another instance, as another program in the node would. Objects that the test leaves
+// open on it end as at the end of a program that is killed: peers are told.
 //
 // It may be used from any goroutine, as any adapter. When the node goes down it fails;
 // after a start Adapter opens the new one. await.Dial is to be given a local address, which

@@ -156,7 +156,7 @@ func TestConversation(t *testing.T) {
 	}
 }
 
-// What a test leaves open on an adapter ends with the test; the peer learns it.
+// Objects that a test leaves open on an adapter end with the test; the peer learns it.
 func TestLeftOpen(t *testing.T) {
 	t.Parallel()
 	l := Up(t, pairOf())

@@ -60,9 +60,9 @@ func (n *Node) Run(ctx context.Context, args ...string) (stdout string, err erro
 	return string(out), errors.Join(c.Wait(), readErr)
 }
 
-// Command starts a command in the node, as Run does, and returns when it is on its way.
-// It is ended, if it has not by itself, when ctx ends or the lab. What it writes to its
-// standard output is to be read from the Command.
+// Command starts a command in the node, as Run does, and returns when it is on its way. It
+// is ended, if it has not by itself, when ctx ends or the lab. Its standard output is to be
+// read from the Command.
 func (n *Node) Command(ctx context.Context, args ...string) (*Command, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -101,7 +101,7 @@ func (n *Node) Command(ctx context.Context, args ...string) (*Command, error) {
 		for _, f := range []*os.File{null, stdout, stderr} {
 			f.Close()
 		}
-		// What the command has left running may keep the files open.
+		// Processes that the command has left running may keep the files open.
 		late := time.Now().Add(outputTime)
 		_ = errors.Join(ours.SetReadDeadline(late), told.SetReadDeadline(late)) // of pipes it does not fail
 		<-copied
@@ -111,8 +111,8 @@ func (n *Node) Command(ctx context.Context, args ...string) (*Command, error) {
 	return c, nil
 }
 
-// outputTime is how long after the end of a command output of what it has left running
-// is waited for.
+// outputTime bounds the wait, after the end of a command, for output of processes that it
+// has left running.
 const outputTime = 500 * time.Millisecond
 
 // Read implements io.Reader: the standard output of the command.
@@ -124,11 +124,11 @@ func (c *Command) Read(p []byte) (int, error) {
 	return rest{c.stdout}.Read(p)
 }
 
-// A rest is what is in a pipe when its deadline is over: the command has ended, and that is
-// all that there is.
+// A rest reads the bytes that are in a pipe when its deadline is over: the command has
+// ended, and they are all that there are.
 type rest struct{ pipe *os.File }
 
-// pipeSize is how many bytes a pipe holds.
+// pipeSize is the capacity of a pipe, in bytes.
 const pipeSize = 64 << 10
 
 func (r rest) Read(p []byte) (n int, err error) {
@@ -171,7 +171,7 @@ func (c *Command) Stop() {
 	c.stdout.Close()
 }
 
-// mostOutput is how much of the end of a command's standard error is kept, in bytes.
+// mostOutput bounds the end of a command's standard error that is kept, in bytes.
 const mostOutput = 16 << 10
 
 // An output is the end of what was written to it.
@@ -191,7 +191,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String is what is kept.
+// String returns the output that is kept.
 func (o *output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -11,8 +11,8 @@
 //
 // It needs no TestMain, no installed program and no privileges. The processes of a lab
 // are the test binary, started again under other names: the package's initialisation
-// takes over in them, before flags are parsed and tests begin (self.go). What other
-// packages do when they are initialised happens in them, too.
+// takes over in them, before flags are parsed and tests begin (self.go). The
+// initialisation of other packages runs in them, too.
 //
 // Tests may run in parallel, and have several labs of one file: each lab gets a name of
 // its own. A lab ends with its test, whether that passes, fails, panics or is killed. Where the
@@ -33,8 +33,8 @@
 //
 // Node.Adapter and Node.Do give a function of the test a node's RDMA adapter, that is a
 // *provider.Adapter. The function runs in the test's process: it shares memory with the
-// test, and its files and other sockets are those of the test. What is the node's is the
-// adapter: its limits, addresses, counters and packets. The node lends it as it lends it
+// test, and its files and other sockets are those of the test. Only the adapter is the
+// node's: its limits, addresses, counters and packets. The node lends it as it lends it
 // to programs that run there (package lease), by sockets made in the node's network
 // namespace. So no thread enters a namespace, and ordinary users have it as root has.
 // A node that goes down fails the adapter as a machine's end does; to pause a node does not

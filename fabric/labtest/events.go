@@ -85,7 +85,7 @@ func (w *Watch) Next(kinds ...string) Event {
 	}
 }
 
-// lookInterval is how often Eventually asks when nothing happens.
+// lookInterval is the interval at which Eventually asks when nothing happens.
 const lookInterval = 10 * time.Millisecond
 
 // Eventually asks whether something holds until it does: until holds returns nil. It asks
@@ -133,7 +133,7 @@ func (l *Lab) await(node, condition string) {
 	ctx, cancel := l.waiting()
 	defer cancel()
 	left, _ := ctx.Deadline() // waiting has one
-	// What was found last is told only of a time limit, not of a context that ends.
+	// Await says what it found last when its time limit is over, not when a context ends.
 	got, err := lab.Await(context.Background(), l.topo.Name, node, c, time.Until(left))
 	l.must(err)
 	if !got.Reached {

@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// evidenceFolder is where the evidence of a lab is kept, if its test fails.
+// evidenceFolder returns the folder that keeps the evidence of a lab, if its test
+// fails.
 func (l *Lab) evidenceFolder() (string, error) {
 	root, err := artifacts(l.t)
 	return filepath.Join(root, fmt.Sprintf("%s-%d", l.topo.Name, l.topo.Seed)), err
@@ -56,7 +57,7 @@ func (l *Lab) keep() (dir string, err error) {
 	)
 }
 
-// lastEvents is how many events are in the output of a test that failed.
+// lastEvents is the number of events in the output of a test that failed.
 const lastEvents = 12
 
 // tell keeps the evidence of a lab and says what there is, and how to repeat the test.

@@ -88,7 +88,8 @@ func TestInnerUpWithClient(t *testing.T) {
 	Up(t, pairOf(), Client("a", func(context.Context, *Simulated) error { return nil }))
 }
 
-// What a function in a simulation returns fails the test, and so does one that cannot run.
+// An error that a function in a simulation returns fails the test, and so does a function
+// that cannot run.
 func TestFunctionsFail(t *testing.T) {
 	t.Parallel()
 	for test, want := range map[string]string{

@@ -137,7 +137,8 @@ func TestCommands(t *testing.T) {
 	if err := signalled.Wait(); err != nil {
 		t.Error(err)
 	}
-	// What a command leaves running is not waited for, and what it has said is not lost.
+	// Processes that a command leaves running are not waited for, and the command's
+	// output is not lost.
 	if out, err := a.Run(ctx, "sh", "-c", "sleep 600 & echo done"); err != nil || out != "done\n" {
 		t.Errorf("%q, %v", out, err)
 	}

@@ -23,8 +23,8 @@ func (l *Lab) Link(endpoint string) *Link {
 	return &Link{l, endpoint}
 }
 
-// Set changes what the link does to packets in both directions. What is not named stays;
-// a value of none takes a setting away.
+// Set changes what the link does to packets in both directions. Settings that are not
+// named stay; a value of none takes a setting away.
 func (k *Link) Set(settings ...Setting) {
 	k.lab.t.Helper()
 	k.set("", settings)
@@ -43,7 +43,8 @@ func (k *Link) set(from string, settings []Setting) {
 	k.lab.must(k.lab.lab.Links.Set(k.lab.ctx, k.endpoint, from, c))
 }
 
-// Reset gives the link the settings of the topology again. That it is down stays.
+// Reset gives the link the settings of the topology again. A link that is down stays
+// down.
 func (k *Link) Reset() {
 	k.lab.t.Helper()
 	k.lab.must(k.lab.lab.Links.Reset(k.lab.ctx, k.endpoint, ""))
@@ -74,7 +75,7 @@ func (k *Link) Up() {
 	k.lab.must(k.lab.lab.Links.Up(k.lab.ctx, k.endpoint))
 }
 
-// Report is what the link is asked to do and what it has done so far.
+// Report returns the settings of the link and what it has done so far.
 func (k *Link) Report() report.Link {
 	k.lab.t.Helper()
 	links, err := k.lab.lab.Links.Inspect(k.lab.ctx, k.endpoint)

@@ -75,7 +75,7 @@ func (n *Node) Report() report.Node {
 	return all.Nodes[i]
 }
 
-// Counters are what the adapter has counted since the node was started, for all programs
+// Counters returns the counts of the adapter since the node was started, for all programs
 // together: those of NDIS_NDK_PERFORMANCE_COUNTERS, such as Connect and RDMAOutOctets,
 // and those of the transport, such as retransmitted and timeouts.
 func (n *Node) Counters() map[string]uint64 {

@@ -106,9 +106,9 @@ func sub(t testing.TB, name string, f func(testing.TB)) {
 	f(t)
 }
 
-// Workload runs a workload in the lab now, and returns its result when it is done: with
-// its errors, which the test may have meant to have. What is zero in w is as if it were
-// absent from a file. A lab runs workloads of one call at a time.
+// Workload runs a workload in the lab now, and returns its result when it is done: with its
+// errors, which the test may have meant to have. Zero fields of w are as if they were absent
+// from a file. A lab runs workloads of one call at a time.
 func (l *Lab) Workload(w topology.Workload) *report.Workload {
 	l.t.Helper()
 	return l.StartWorkloads(w).Wait()[0]
@@ -149,8 +149,8 @@ func (l *Lab) StartWorkloads(workloads ...topology.Workload) *Running {
 	return r
 }
 
-// Wait waits for the end of the workloads and returns their results. What has gone wrong
-// beside their own errors, such as a node that went down, is logged.
+// Wait waits for the end of the workloads and returns their results. Problems beside their
+// own errors, such as a node that went down, are logged.
 func (r *Running) Wait() []*report.Workload {
 	r.lab.t.Helper()
 	<-r.done

@@ -29,7 +29,7 @@ func Set(key, value string) Setting { return Setting{key, value} }
 // Delay is the delay of packets, one way.
 func Delay(d time.Duration) Setting { return Setting{"delay", topology.FormatDuration(d)} }
 
-// Jitter is how far the delay of a packet may be from Delay.
+// Jitter is the most by which the delay of a packet may differ from Delay.
 func Jitter(d time.Duration) Setting { return Setting{"jitter", topology.FormatDuration(d)} }
 
 // Loss is the fraction of packets that are lost, 0 to 1.
@@ -46,16 +46,16 @@ func Reorder(fraction float64) Setting { return Setting{"reorder", topology.Form
 // Corrupt is the fraction of packets in which bits change, 0 to 1.
 func Corrupt(fraction float64) Setting { return Setting{"corrupt", topology.FormatPercent(fraction)} }
 
-// Rate is how many bits pass in a second, with Ethernet framing.
+// Rate is the number of bits that pass in a second, with Ethernet framing.
 func Rate(bits uint64) Setting { return Setting{"rate", topology.FormatRate(bits)} }
 
-// Queue is how many bytes wait before a Rate.
+// Queue bounds the bytes that wait before a Rate.
 func Queue(bytes uint64) Setting { return Setting{"queue", topology.FormatSize(bytes)} }
 
 // MTU is the most bytes of an IP packet, of a link of a topology.
 func MTU(bytes int) Setting { return Setting{"mtu", strconv.Itoa(bytes)} }
 
-// change is what settings change of a link.
+// change returns the change of a link that settings make.
 func change(settings []Setting) (topology.Change, error) {
 	texts := make([]string, len(settings))
 	for i, s := range settings {

@@ -15,8 +15,8 @@ import (
 
 // A Simulated is a node of a simulation as a function of the test has it (Client, Server).
 type Simulated struct {
-	// Adapter is the node's adapter, opened for the call of the function. What is left open on it when the function
-	// returns stays open.
+	// Adapter is the node's adapter, opened for the call of the function. Objects that are left open on it when the
+	// function returns stay open.
 	Adapter *provider.Adapter
 
 	topo *topology.Topology
@@ -50,14 +50,14 @@ func (n *Simulated) Address() netip.Addr {
 // count; when the node is started again, the function is called again.
 //
 // A run depends on nothing but the seed as long as goroutines that go on at one instant of virtual time do not depend on
-// which of them is first. What blocks a function must be made by the functions themselves, or by package await: a
+// which of them is first. Objects that block a function must be made by the functions themselves, or by package await: a
 // channel of the test's from before Simulate holds the simulation up.
 func Client(node string, f func(ctx context.Context, node *Simulated) error) Option {
 	return func(s *settings) { s.programs = append(s.programs, program{node, false, f}) }
 }
 
 // Server is Client for a function that nobody waits for: its ctx ends when the scenario is over and all Clients have
-// returned. What it returns for the end of ctx is no error.
+// returned. An error that it returns for the end of ctx does not fail the test.
 func Server(node string, f func(ctx context.Context, node *Simulated) error) Option {
 	return func(s *settings) { s.programs = append(s.programs, program{node, true, f}) }
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// A Source is what a lab is made of: the path of a topology file, from the folder of the
-// test's package; the text of one; or a topology made in code.
+// A Source describes a lab: the path of a topology file, from the folder of the test's
+// package; the text of one; or a topology made in code.
 type Source interface{ string | YAML | *Builder }
 
 // YAML is the text of a topology file.
@@ -41,8 +41,8 @@ func read[S Source](source S) (*document, error) {
 // readFile is a topology.ReadFile.
 func readFile(path string) ([]byte, error) { return textfile.Read(path, topology.MaxSize+1) }
 
-// parse checks the document. What it says of a topology made in code has the place of the
-// call that it is about.
+// parse checks the document. Errors and checks of a topology made in code have the place
+// of the call that they are about.
 func (d *document) parse(o topology.Options) (*topology.Topology, error) {
 	o.Read = readFile
 	topo, err := topology.ParseWith(o, d.name, []byte(d.text))
@@ -57,7 +57,8 @@ func (d *document) parse(o topology.Options) (*topology.Topology, error) {
 	return topo, nil
 }
 
-// origin is where a line of a topology made in code comes from; the zero origin for others.
+// origin returns the origin of a line of a topology made in code; the zero origin for
+// others.
 func (d *document) origin(file string, line int) origin {
 	if file != d.name || line < 1 || line > len(d.origins) {
 		return origin{}

@@ -109,7 +109,7 @@ func (b *Builder) endpoint(end string) string {
 	return end + ":eth" + strconv.Itoa(n)
 }
 
-// Workload adds a workload. What is zero is as if it were absent from a file.
+// Workload adds a workload. Zero fields of w are as if they were absent from a file.
 func (b *Builder) Workload(w topology.Workload) *Builder {
 	b.workloads = append(b.workloads, line{"- " + flow(workloadSettings(&w)), caller()})
 	return b

@@ -27,7 +27,8 @@ func parsed[S Source](t *testing.T, source S) *topology.Topology {
 	return topo
 }
 
-// likeness is how topologies are compared: what is the same may be in other places.
+// likeness has the options by which topologies are compared: equal things may be in
+// other places.
 var likeness = cmp.Options{cmpopts.IgnoreTypes(topology.Place{}), cmpopts.EquateComparable(netip.Prefix{})}
 
 // A topology made in code is that of a file which says the same.
@@ -117,7 +118,7 @@ workloads:
 	}
 }
 
-// What is wrong with a topology made in code has the place of the call.
+// An error in a topology made in code has the place of the call.
 func TestBuilderErrors(t *testing.T) {
 	t.Parallel()
 	_, _, here, _ := runtime.Caller(0)
@@ -142,7 +143,7 @@ func TestBuilderErrors(t *testing.T) {
 	}
 }
 
-// What a report says of a check has the place of the call, too.
+// A check in a report has the place of the call, too.
 func TestPlaceOfCheck(t *testing.T) {
 	t.Parallel()
 	_, _, here, _ := runtime.Caller(0)

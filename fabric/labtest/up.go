@@ -28,14 +28,14 @@ const (
 	envArtifacts = "NDKLAB_ARTIFACTS" // the folder for evidence
 )
 
-// A Lab is a lab of a test's. What its methods do to the lab is said in docs/topology.md
-// and by `ndklab help`.
+// A Lab is a lab of a test's. docs/topology.md and `ndklab help` say what its methods do to
+// the lab.
 type Lab struct {
 	t testing.TB
 	*shared
 }
 
-// A shared is what all Labs have together that are one lab's.
+// A shared has the state that all Labs of one lab have in common.
 type shared struct {
 	lab      *lab.Lab
 	doc      *document
@@ -51,7 +51,7 @@ type shared struct {
 	ctx context.Context
 }
 
-// settings are what Options set.
+// settings has the values that Options set.
 type settings struct {
 	seed      *uint64
 	required  bool
@@ -70,8 +70,8 @@ func Seed(seed uint64) Option { return func(s *settings) { s.seed = &seed } }
 // Required has a test fail, not be skipped, where the machine cannot have labs.
 func Required() Option { return func(s *settings) { s.required = true } }
 
-// Patience is how long methods wait at most for what they are to wait for, if the
-// deadline of the test leaves as much; without it 30 s.
+// Patience bounds the time that methods wait for what they are to wait for, if the deadline
+// of the test leaves as much; without it the bound is 30 s.
 func Patience(d time.Duration) Option { return func(s *settings) { s.patience = d } }
 
 // Variable sets a variable that the topology refers to, before those of the environment.
@@ -197,8 +197,8 @@ func (l *Lab) late() {
 	}
 }
 
-// graceTime is how long before the deadline of a test its lab is waited for no more, so
-// that the test can fail, say why, and take the lab down.
+// graceTime is the time between the end of all waiting for a lab and the deadline of its
+// test, in which the test can fail, say why, and take the lab down.
 const graceTime = 5 * time.Second
 
 // nextID is a name for a command that no other has.

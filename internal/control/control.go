@@ -9,7 +9,7 @@
 // every pending call fails with ErrClosed, which is how one process learns of another's
 // death.
 //
-// What can be asked is declared as values that both ends use: Method, Procedure and
+// Requests and notices are declared as values that both ends use: Method, Procedure and
 // Notice. Start reading there (method.go), then at Conn.
 package control
 
@@ -76,7 +76,7 @@ func AsError(err error) *Error {
 	return e
 }
 
-// A Request is what the peer asks. Files are closed when the handler returns;
+// A Request is a call by the peer. Files are closed when the handler returns;
 // one that it keeps it replaces with nil in the slice.
 type Request struct {
 	Method string

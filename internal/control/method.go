@@ -94,9 +94,9 @@ func (p Procedure[Params]) Handle(mux *Mux, handle func(ctx context.Context, r *
 	})
 }
 
-// A Notice is what one end tells the other and expects no answer to: its name on the wire
-// and its parameters. It carries no files. A peer that sends it as a request is told when
-// it has been handled.
+// A Notice describes a message that one end sends the other and expects no answer to: its
+// name on the wire and its parameters. It carries no files. A peer that sends it as a
+// request is told when it has been handled.
 type Notice[Params any] struct{ procedure Procedure[Params] }
 
 // NewNotice makes the notice of a name.
@@ -127,7 +127,7 @@ type Mux struct {
 }
 
 // When returns a mux that adds to this one handlers which are called only when check
-// returns nil. What check returns is the answer otherwise.
+// returns nil. Otherwise the error of check is the answer.
 func (mux *Mux) When(check func() error) *Mux { return &Mux{within: mux, check: check} }
 
 func (mux *Mux) add(name string, h Handler) {

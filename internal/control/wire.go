@@ -111,7 +111,7 @@ func (c *Conn) write(buf []byte, fds []int) error {
 	if n < len(buf) {
 		if _, err := c.sock.Write(buf[n:]); err != nil {
 			// The peer, if there is one, could not tell where the next message
-			// begins. What it has sent may still be read.
+			// begins. Messages that it has sent may still be read.
 			_ = c.sock.CloseWrite()
 			return fmt.Errorf("%w: %w", ErrClosed, err)
 		}
@@ -197,7 +197,8 @@ func (c *Conn) receiveBody(m *message, head [4]byte, n int) error {
 // parseFiles makes files of received descriptors. The kernel has marked them
 // close-on-exec, since package net reads with MSG_CMSG_CLOEXEC.
 func parseFiles(oob []byte) []*os.File {
-	// What the kernel writes is well formed, as far as it was not cut off.
+	// The kernel's control messages are well formed, as far as they were not
+	// cut off.
 	messages, _ := unix.ParseSocketControlMessage(oob)
 	var files []*os.File
 	for i := range messages {

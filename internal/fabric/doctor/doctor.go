@@ -4,8 +4,8 @@
 // It tries out, rather than looks up, what a lab does: a child process is started
 // in namespaces as a lab's supervisor is, makes a link, opens the sockets and
 // asks for the priorities that a lab would, says how it went, and ends, with
-// which everything that it made is gone. What is found out are Facts (probe.go,
-// inside.go); what follows from them is decided apart from that (judge.go).
+// which everything that it made is gone. The results are Facts (probe.go,
+// inside.go); the conclusions from them are drawn apart from that (judge.go).
 //
 // Start reading at Examine and judge.
 package doctor

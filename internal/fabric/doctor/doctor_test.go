@@ -43,7 +43,8 @@ func TestExamineLeavesNothing(t *testing.T) {
 	}
 }
 
-// leftovers is what an examination could leave, of this process's own.
+// leftovers lists the things of this process's own that an examination could
+// leave.
 func leftovers(t *testing.T) string {
 	t.Helper()
 	own := fmt.Sprint(namePrefix, os.Getpid())

@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// An Attempt is how something that was tried went. The zero Attempt succeeded.
+// An Attempt is the outcome of something that was tried. The zero Attempt succeeded.
 type Attempt struct {
 	Errno   syscall.Errno // if a system call failed
 	Message string        // why it failed
@@ -29,7 +29,7 @@ func (a Attempt) ok() bool { return a.Message == "" }
 // denied reports whether the kernel refused a right.
 func (a Attempt) denied() bool { return a.Errno == syscall.EPERM || a.Errno == syscall.EACCES }
 
-// Facts are what was found out about the machine and the user.
+// Facts has what was found out about the machine and the user.
 type Facts struct {
 	Kernel    string // release
 	Cores     int    // that this process may use
@@ -70,7 +70,7 @@ type Programs struct {
 	Unfit     Attempt  // having nodes use these
 }
 
-// Inside is what was found out in a lab's namespaces.
+// Inside has what was found out in a lab's namespaces.
 type Inside struct {
 	Finished Attempt // the child got to the end
 

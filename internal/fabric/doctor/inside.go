@@ -142,7 +142,7 @@ func (in *Inside) tryUDP() {
 	in.Coalesce = attempt(unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_GRO, 1))
 	// As provider/udp does it.
 	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, wantedBuffer/2) != nil {
-		// What was granted is read back.
+		// The size that was granted is read back.
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, wantedBuffer/2)
 	}
 	if in.UDPBuffer, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF); err != nil {

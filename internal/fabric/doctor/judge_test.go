@@ -148,8 +148,9 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// What is not ok has a consequence, and every obstacle has a remedy; what is ok
-// has neither, and root on a machine that can do everything hears only that.
+// A finding that is not ok has a consequence, and every obstacle has a remedy.
+// A finding that is ok has neither, and root on a machine that can do
+// everything hears only of such findings.
 func TestJudgeIsComplete(t *testing.T) {
 	for _, f := range judge(able()).Findings {
 		if f.State != OK || f.Consequence != "" || f.Remedy != "" {

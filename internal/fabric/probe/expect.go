@@ -97,10 +97,10 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
 }
 
-// A Range is where a figure is expected, both ends in it.
+// A Range has the bounds between which a figure is expected, both included.
 type Range struct{ Low, High float64 }
 
-// Expected is where the figures of a flight are expected: durations in ns.
+// Expected has the ranges of the figures that a flight should have: durations in ns.
 type Expected struct {
 	Lost, Duplicated, Reordered, Corrupted, Marked Range
 	DelayP50, DelayP99                             Range
@@ -108,23 +108,24 @@ type Expected struct {
 	Last                                           time.Duration // when the last probe may arrive, of the clock that the flight has
 }
 
-// How often the model is asked what it would have done: as often as fits the
-// packets, and enough for the extremes to mean something.
+// Bounds on the number of runs of the model: it runs as often as fits the packets,
+// and often enough for the extremes to mean something.
 const (
 	modelPackets = 1 << 20
 	leastRuns    = 30
 	mostRuns     = 400
 )
 
-// deviations is how far from a figure's mean its range goes at least. The deviation
-// itself is known to a seventh only after leastRuns; hence so many.
+// deviations is the least distance of the ends of a figure's range from its mean, in
+// standard deviations. The deviation itself is known to a seventh only after
+// leastRuns; hence so many.
 const deviations = 5
 
-// Expect has the model do with the flight's probes what settings say, many times.
-// Of each figure, what it was at the least and at the most, and a quarter of that
-// beyond either end, is the range, but no less than some standard deviations to
-// either side of the mean, as the extremes of few runs are not far apart. What a link
-// does that follows the settings is outside of it about once in ten thousand flights.
+// Expect has the model do with the flight's probes what settings say, many times. The
+// range of a figure is that of its values in these runs, and a quarter more beyond
+// either end. Its ends are at least some standard deviations from the mean, as the
+// extremes of few runs are not far apart. The figures of a link that follows the
+// settings are outside of it about once in ten thousand flights.
 func Expect(f *Flight, settings topology.Impairment, skip uint64) Expected {
 	return expect(f, settings, skip, min(max(modelPackets/max(1, len(f.Sent)), leastRuns), mostRuns))
 }
@@ -177,8 +178,8 @@ func around(values []float64) Range {
 }
 
 // simulate has the model decide on the flight's probes, in one of several runs.
-// What depends on how many packets a link has seen, or for how long, is at another
-// place in each.
+// Settings whose effect depends on how many packets a link has seen, or for how long,
+// are at another point in each run.
 func simulate(f *Flight, settings topology.Impairment, run, runs int) *Flight {
 	if run%2 == 1 {
 		settings.Loss.Packets = nil // they may have passed

@@ -23,8 +23,8 @@ const (
 	MinSize = headerLen + copies*copyLen
 )
 
-// maxChanged is how many bits of a flight's number may have changed in a name for
-// it to be taken as that flight's.
+// maxChanged bounds the bits of a flight's number that may have changed in a name
+// for it to be taken as that flight's.
 const maxChanged = 4
 
 var (
@@ -98,7 +98,7 @@ func intact(b []byte, flight, number uint32) bool {
 	return bytes.Equal(sent, b)
 }
 
-// distance is how many bits differ.
+// distance returns the number of bits in which a and b differ.
 func distance(a, b uint32) int { return bits.OnesCount32(a ^ b) }
 
 // checksum is the Internet checksum (RFC 1071) of an even number of bytes.

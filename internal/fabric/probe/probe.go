@@ -9,9 +9,9 @@
 // kernel's, of one clock, so that they do not depend on when a process gets a
 // processor.
 //
-// What a link should have done is not worked out anew here: the model (package
-// impair) decides on the very same packets, many times with other seeds, and what
-// it does at most and at least is what is expected (expect.go).
+// The package does not work out anew what a link should have done: the model
+// (package impair) decides on the very same packets, many times with other seeds,
+// and the most and the least that it does bound what is expected (expect.go).
 //
 // The package knows no labs. Start reading at Open and Path.Fly, then at Expect.
 package probe
@@ -46,11 +46,12 @@ type sockets struct {
 	send, see *os.File
 }
 
-// seeBuffer is what is asked for what waits to be seen, bytes. Without privilege
-// the kernel grants less.
+// seeBuffer is the size that is requested of the buffer for packets that wait to
+// be seen, in bytes. Without privilege the kernel grants less.
 const seeBuffer = 32 << 20
 
-// Open opens both ends of a link. Whoever may make network namespaces may do that.
+// Open opens both ends of a link. Any process that may make network namespaces
+// may do that.
 func Open(ends [2]End) (*Path, error) {
 	p := new(Path)
 	for i, e := range ends {
@@ -124,7 +125,7 @@ type Flight struct {
 type Arrival struct {
 	Probe     int           // its number, from 0; -1 if it cannot be told, so much was changed
 	At        time.Duration // when the kernel received it
-	Late      bool          // At is when it was noticed: the kernel did not stamp it
+	Late      bool          // the kernel did not stamp it: At is the time at which it was noticed
 	Corrupted bool          // bits are not as they were sent
 	Marked    bool          // with Congestion Experienced
 }
@@ -141,7 +142,8 @@ func (p *Path) Fly(ctx context.Context, from int, o Options, until func(*Flight)
 	incoming.begin()
 	sendErr := p.ends[from].sendAll(ctx, number, o)
 	if sendErr == nil {
-		// What is sent has been seen by then, as it is by the kernel while it sends.
+		// The probes that were sent have been seen by then, as the kernel sees
+		// them while it sends.
 		outgoing.finish(ctx, 0)
 	} else {
 		outgoing.stop()

@@ -87,8 +87,8 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// What the model itself does with other seeds is as expected, and what settings do
-// that are not those is not.
+// The model's own results with other seeds are as expected, and those with other
+// settings are not.
 func TestExpect(t *testing.T) {
 	sent := evenly(1000, 0)
 	for _, tt := range []struct {

@@ -18,7 +18,7 @@ type sight struct {
 
 	done chan struct{} // closed when collecting has ended
 
-	// What follows belongs to the collecting goroutine until done.
+	// The fields below belong to the collecting goroutine until done.
 	receiver *frame.Receiver
 	arrivals []Arrival
 	seen     []bool // by number
@@ -27,7 +27,7 @@ type sight struct {
 	err      error
 }
 
-// sightBatch is how many frames are taken at once.
+// sightBatch is the number of frames that are taken at once.
 const sightBatch = 32
 
 func newSight(file *os.File, flight uint32, o Options) *sight {
@@ -65,8 +65,8 @@ func (s *sight) stop() {
 	<-s.done
 }
 
-// settling is what the kernel and this process may need to have seen what has
-// crossed.
+// settling is the time that the kernel and this process may need to see packets
+// that have crossed.
 const settling = 50 * time.Millisecond
 
 func (s *sight) collect() error {

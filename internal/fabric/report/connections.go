@@ -8,8 +8,8 @@ type NodeAdapter struct {
 	Adapter *adapter.State `json:"adapter"` // null if the node has none, or is not ready
 }
 
-// Connections are what the adapters of a lab's nodes have of connections,
-// listeners and shared endpoints.
+// Connections has the connections, listeners and shared endpoints of the
+// adapters of a lab's nodes.
 type Connections struct {
 	Lab         string               `json:"lab"`
 	Nodes       []NodeState          `json:"nodes"` // that were asked

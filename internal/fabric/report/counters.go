@@ -55,7 +55,7 @@ type Changes struct {
 	Lab     string    `json:"lab"`
 	Time    time.Time `json:"time"`    // of the interval's end
 	Seconds float64   `json:"seconds"` // of the interval
-	Nodes   []Node    `json:"nodes"`   // ActiveConnection is how many there are at the end
+	Nodes   []Node    `json:"nodes"`   // ActiveConnection counts those at the end
 }
 
 // Since returns what nodes have counted since before, which holds the same nodes.

@@ -3,9 +3,9 @@
 // of package event.
 //
 // The JSON field names are an API that test suites read: they are never renamed. The
-// lab fills the structs in; this package computes nothing but sums. How they are worded
-// is in package words; package text has the tables for people, html the page, junit the
-// file for CI systems, and graph the picture.
+// lab fills the structs in; this package computes nothing but sums. Package words has
+// their wording, package text the tables for people, html the page, junit the file for
+// CI systems, and graph the picture.
 //
 // Start reading at Run.
 package report

@@ -47,8 +47,8 @@ type Workload struct {
 	Steps []Step `json:"steps,omitempty"` // of a sweep over sizes
 	// Series is throughput and latency over time, in steps of equal length.
 	Series []Sample `json:"series,omitempty"`
-	// CDF is how latency is distributed: the fraction of messages that took at most so long,
-	// at some hundred points at most.
+	// CDF is the distribution of latency: the fraction of messages that took at most so
+	// long, at some hundred points at most.
 	CDF []Quantile `json:"cdf,omitempty"`
 }
 
@@ -72,7 +72,7 @@ type Program struct {
 	Command    []string `json:"command"`
 	ExitStatus *int     `json:"exit_status,omitempty"` // absent: it has not begun, or its node went down
 	Error      string   `json:"error,omitempty"`       // why it has failed, in words
-	// Ended is why the run has ended it, which is no failure; "": it ended by itself.
+	// Ended says why the run has ended it, which is no failure; "": it ended by itself.
 	Ended  string `json:"ended,omitempty"`
 	Output string `json:"output,omitempty"` // the last of its standard output
 	Errors string `json:"stderr,omitempty"` // and of its standard error

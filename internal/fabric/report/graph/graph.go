@@ -19,14 +19,14 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// A Graph is what is drawn.
+// A Graph has the nodes and links to be drawn.
 type Graph struct {
 	Name  string // of the lab
 	Nodes []Node
 	Links []Link
 }
 
-// A Kind is what a node is.
+// A Kind is a kind of node.
 type Kind string
 
 // The kinds of nodes, and what is outside the lab.
@@ -53,7 +53,7 @@ type Link struct {
 	Down     bool
 }
 
-// An End is where a link is plugged in.
+// An End is the node and interface that a link is plugged into.
 type End struct {
 	Node      int // index in Graph.Nodes
 	Interface string
@@ -144,7 +144,7 @@ func (at index) end(node, iface string) End {
 // name is the node's for people.
 func (n *Node) name() string { return strings.TrimPrefix(n.Name, external) }
 
-// about is what there is to say of a node in a line.
+// about describes a node in a line.
 func (n *Node) about() string {
 	text := n.name() + ": " + string(n.Kind)
 	if n.Trouble != "" {
@@ -159,7 +159,7 @@ func (n *Node) about() string {
 	return text
 }
 
-// about is what there is to say of a link in a line.
+// about describes a link in a line.
 func (g *Graph) about(l *Link) string {
 	name := func(e End) string {
 		n := &g.Nodes[e.Node]
@@ -219,7 +219,7 @@ func (g *Graph) labels(l *Link) []string {
 	return lines
 }
 
-// longest is how long a value may be that stands in a label.
+// longest bounds the length of a value that stands in a label.
 const longest = 12
 
 // brief is settings in a few words. Of delays and rates the unit says what they are; of

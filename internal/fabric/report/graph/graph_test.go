@@ -304,8 +304,8 @@ func BenchmarkSVG(b *testing.B) {
 	}
 }
 
-// What is usual of links between nodes of the same kinds is said once of them, where nothing is
-// usual of all.
+// Settings that are usual of links between nodes of the same kinds are said once of them, where
+// none are usual of all.
 func TestUsualByKinds(t *testing.T) {
 	g := shape(t, "leaf-spine", nil)
 	for i := range g.Links {

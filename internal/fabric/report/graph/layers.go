@@ -46,7 +46,7 @@ func (p *plan) layers() [][]int {
 	return layers
 }
 
-// What is between nodes of layered graphs, in pixels.
+// Distances between nodes of layered graphs, in pixels.
 const (
 	layerGap = 120
 	nodeGap  = 22

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// A point is where a node's middle is, in pixels of a picture, y downwards.
+// A point is the position of a node's middle, in pixels of a picture, y downwards.
 type point struct{ x, y float64 }
 
 func (p point) plus(q point) point        { return point{p.x + q.x, p.y + q.y} }
@@ -33,7 +33,7 @@ type plan struct {
 	ports  []int   // of each node: characters of its longest interface name
 }
 
-// A placement is where nodes are, and how wide.
+// A placement has the positions of nodes, and their widths.
 type placement struct {
 	at     []point
 	widths []float64

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A curve is how a link runs: a quadratic Bézier curve, from one end to the other.
+// A curve is the line of a link: a quadratic Bézier curve, from one end to the other.
 type curve struct{ from, bend, to point }
 
 func (c curve) at(t float64) point {
@@ -106,9 +106,9 @@ func (p *picture) lowerEnd(l *Link) int {
 	}
 }
 
-// curves are how the links run. Those between layers end at the edges of their nodes, side by
-// side; others in the middle of the nodes. Several between the same nodes lie
-// beside each other, and none runs through a third node.
+// curves returns the curves of the links. Those between layers end at the edges of their nodes,
+// side by side; others in the middle of the nodes. Several between the same nodes lie beside
+// each other, and none runs through a third node.
 func (p *picture) curves() []curve {
 	beside := map[[2]int][]int{} // links by their nodes, the lower first
 	for i := range p.Links {
@@ -175,14 +175,14 @@ func (p *picture) through(l *Link) bool {
 	return false
 }
 
-// portGap is how far apart the ends of links are at a node whose interfaces have names
+// portGap returns the distance between the ends of links at a node whose interfaces have names
 // of so many characters.
 func portGap(longest int) float64 { return ifaceChar*float64(longest) + 7 }
 
-// widestPorts is how wide nodes may become so that all their interfaces have names.
+// widestPorts bounds the width to which nodes may grow so that all their interfaces have names.
 const widestPorts = 420
 
-// ports are where the ends of each link are, as seen from the middle of their nodes:
+// ports returns the places of the ends of each link, as seen from the middle of their nodes:
 // side by side at the upper and lower edges for links between layers, in the order of the nodes
 // at the other ends.
 func (p *picture) ports() [][2]point {
@@ -238,7 +238,7 @@ func (p *picture) gapAt(ends [][2]int) float64 {
 	return portGap(longest)
 }
 
-// ifacePlace is where the name of an interface stands: at its end of the link, outside the
+// ifacePlace returns the place of the name of an interface: at its end of the link, outside the
 // node. ok is false if there is no room.
 func (p *picture) ifacePlace(l *Link, end int, c curve) (where point, ok bool) {
 	name, node := l.Ends[end].Interface, l.Ends[end].Node

@@ -41,14 +41,14 @@ const style = `.ndklab-graph { --back: #ffffff; --text: #1f2328; --dim: #59636e;
 .ndklab-graph .bad .label, .ndklab-graph .bad .name { fill: var(--bad) }
 `
 
-// width is how wide a node has to be for its name.
+// width returns the width that a node needs for its name.
 func (n *Node) width() float64 {
 	return max(44, nameChar*float64(max(chars(n.name()), chars(n.Trouble)))+18)
 }
 
 func chars(s string) int { return len([]rune(s)) }
 
-// room is how much of a link has to be seen between two nodes side by side.
+// room returns the length of a link that has to be seen between two nodes side by side.
 func (g *Graph) room(l *Link, u usual) float64 {
 	label := 0
 	for _, text := range g.shown(l, u) {

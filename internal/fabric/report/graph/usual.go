@@ -26,7 +26,7 @@ func (g *Graph) kinds(l *Link) kinds {
 // these have none of their own, of all. A picture says it once, and not of these links.
 type usual map[kinds]string
 
-// usual is what more than half of many links have as a label.
+// usual returns the labels that more than half of many links have.
 func (g *Graph) usual() usual {
 	if len(g.Links) <= few {
 		return nil
@@ -64,7 +64,7 @@ func (g *Graph) most(among func(*Link) bool) string {
 	return ""
 }
 
-// of is what is usual of a link; "" if nothing is.
+// of returns the label that is usual of a link; "" if none is.
 func (u usual) of(g *Graph, l *Link) string {
 	if label, own := u[g.kinds(l)]; own {
 		return label
@@ -72,7 +72,7 @@ func (u usual) of(g *Graph, l *Link) string {
 	return u[kinds{}]
 }
 
-// shown is what a link's label says in a picture that says once what is usual.
+// shown returns the lines of a link's label in a picture that says once what is usual.
 func (g *Graph) shown(l *Link, u usual) []string {
 	lines := g.labels(l)
 	if label := u.of(g, l); label != "" {

@@ -36,7 +36,7 @@ type message struct {
 	} `json:"error"`
 }
 
-// patience is how long a browser may take for one test.
+// patience bounds the time that a browser may take for one test.
 const patience = 4 * time.Minute
 
 // newBrowser starts Chromium with a page, or skips the test where there is none. It resolves no

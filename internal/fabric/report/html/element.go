@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// A page is made of parts: elements, their attributes and text. Whatever a lab, a node or a program
-// has named or said is a value or a text, and both are escaped when they are written, so
-// that it cannot become markup. Names of elements and attributes are constants of this package.
+// A page is made of parts: elements, their attributes and text. The names and texts of labs, nodes and
+// programs are values or texts, and both are escaped when they are written, so that they cannot
+// become markup. Names of elements and attributes are constants of this package.
 //
-// Not html/template: its initialisation takes 130 us in every process of a lab, which are this binary.
+// Not html/template: its initialisation takes time in every process of a lab, as all run this binary.
 type part interface{ of(e *element) }
 
 type element struct {

@@ -176,7 +176,7 @@ func overview(s *report.Suite) *element {
 	return el("section", class("card"), id("labs"), el("h2", text("Labs")), t.element())
 }
 
-// How many bytes of a text the page has, of which a node or a program may have made any.
+// Bounds on the bytes of a text in the page: a node or a program may have made a text of any length.
 const (
 	longName   = 300
 	longText   = 4 << 10

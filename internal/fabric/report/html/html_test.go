@@ -63,7 +63,7 @@ func TestEscaped(t *testing.T) {
 	}
 }
 
-// Whatever text is in a report, it cannot fill the page.
+// No text in a report can fill the page.
 func TestBounded(t *testing.T) {
 	few, many := len(markup(t, &report.Suite{Labs: []*report.Run{sample.Hostile("x")}})),
 		len(markup(t, &report.Suite{Labs: []*report.Run{sample.Hostile(strings.Repeat("<", 1<<20))}}))
@@ -72,7 +72,7 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// What a check, an event and a problem are about can be reached from there.
+// Checks, events and problems link to the things that they are about.
 func TestLinks(t *testing.T) {
 	r := sample.Flap()
 	r.Problems = []string{"node c is down", "overrun of link c:eth0 to sw:eth2: median delay"}

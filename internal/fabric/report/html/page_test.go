@@ -107,7 +107,7 @@ func TestPage(t *testing.T) {
 	b.t = t
 }
 
-// What names and programs say is text, never markup or script, in the page, its picture and its data.
+// Names and the output of programs are text, never markup or script, in the page, its picture and its data.
 func TestHostile(t *testing.T) {
 	b := newBrowser(t)
 	for i, text := range []string{

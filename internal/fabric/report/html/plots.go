@@ -7,7 +7,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/report"
 )
 
-// What follows is what report.js reads, as JSON in the page.
+// The types from here on hold the data that report.js reads, as JSON in the page.
 type plotData struct {
 	Workloads []plotWorkload `json:"workloads"`
 	Events    []plotEvent    `json:"events"`

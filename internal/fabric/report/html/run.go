@@ -143,7 +143,7 @@ func (s *sheet) topology() group {
 			l.Directions[end].Settings = boundedAll(l.Directions[end].Settings, longest)
 		}
 	}
-	// What is at the other end of a link and no node is outside the lab.
+	// Ends of links that are at no node are outside the lab.
 	var outside []report.External
 	for i := range links {
 		for _, endpoint := range links[i].Endpoints {
@@ -212,7 +212,7 @@ func (s *sheet) summary(figure func(*report.Workload) string) string {
 	return bounded(strings.Join(parts, "; "), longText)
 }
 
-// Anchors are where in the page things are that texts name.
+// anchors has the places in the page of the things that texts name.
 type anchors struct {
 	id        string
 	workloads map[string]int

@@ -4,7 +4,7 @@
 // is no check's or workload's; the last testcase is the run itself, whose output is the text report. A
 // check that failed is a failure; an error of a workload and a problem are errors.
 //
-// There is no one schema of this form. What is written conforms to those of Jenkins' xUnit plugin
+// There is no one schema of this form. The output conforms to those of Jenkins' xUnit plugin
 // (junit-10.xsd) and, testsuite by testsuite, of Maven's surefire (surefire-test-report.xsd), and
 // GitLab, GitHub's reporters and Azure read it, too.
 //

@@ -49,7 +49,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// A rule is what both schemas allow of an element: its attributes, of which those with a ! are
+// A rule says what both schemas allow of an element: its attributes, of which those with a ! are
 // required, and its children in order.
 type rule struct{ attributes, children string }
 
@@ -132,7 +132,7 @@ func TestConforms(t *testing.T) {
 	conforms(t, written(t, &report.Suite{Interrupted: true}))
 }
 
-// What is read back.
+// The types into which the test reads a document back.
 type (
 	readSuites struct {
 		Tests    int         `xml:"tests,attr"`
@@ -193,7 +193,7 @@ func TestUnexplained(t *testing.T) {
 	}
 }
 
-// Whatever names and texts are, the document is well-formed, and not too long.
+// The document is well-formed, and not too long, whatever names and texts are.
 func TestHostile(t *testing.T) {
 	for _, text := range []string{"]]></system-out><testcase name='x'/>", "\x00\x1b[31m\xff\ufffe\u0085", "&amp;\"'<!--", strings.Repeat("long\n", 100_000)} {
 		r := sample.Hostile(text)
@@ -222,7 +222,7 @@ func TestSameNames(t *testing.T) {
 	}
 }
 
-// That a run passed only when it was run again is not hidden.
+// The document does not hide that a run passed only when it was run again.
 func TestFlaky(t *testing.T) {
 	if got := string(written(t, &report.Suite{Labs: []*report.Run{{Lab: "x", Passed: true, Flaky: true, Attempts: 3}}})); !strings.Contains(got, `name="flaky" value="passed on attempt 3"`) {
 		t.Error(got)

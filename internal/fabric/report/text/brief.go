@@ -16,9 +16,9 @@ import (
 type Detail int
 
 const (
-	// Brief has totals, the worst rows and what failed, of a report whose rows would not fit
-	// a screen. How late packets left a link, and how much waited there, is told of links that
-	// left their tolerance.
+	// Brief has totals, the worst rows and what failed, of a report whose rows would not fit a
+	// screen. Of links that left their tolerance it tells how late packets left, and how much
+	// waited there.
 	Brief Detail = iota
 	// Full has all rows, and tells that of every link.
 	Full

@@ -37,7 +37,7 @@ func brief(t *testing.T, r *report.Run, detail Detail) string {
 	return b.String()
 }
 
-// What fits a screen is shown row by row.
+// A report that fits a screen is shown row by row.
 func TestFits(t *testing.T) {
 	flows := func(n int) *report.Run {
 		return &report.Run{Workloads: []report.Workload{{Flows: make([]report.Flow, n)}}}
@@ -160,8 +160,8 @@ func TestWorstSides(t *testing.T) {
 	}
 }
 
-// How late packets left is said of directions out of their tolerance alone, unless the
-// report is full.
+// The lateness of packets is told of directions out of their tolerance alone, unless
+// the report is full.
 func TestLatenessOutOfTolerance(t *testing.T) {
 	r := pair()
 	d := &r.Links[0].Directions[0]

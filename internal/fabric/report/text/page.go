@@ -1,8 +1,8 @@
 // Package text writes reports for people: tables, and paragraphs that fit the terminal,
 // in colours where it has them.
 //
-// What is shown is decided by what the report holds and by the width of the page, never
-// by where the text goes. Package words has the wording that the page and JUnit share.
+// The contents of the report and the width of the page decide what is shown, never the
+// destination of the text. Package words has the wording that the page and JUnit share.
 //
 // A page lays text out; the sections of a report are functions that write to it. Start
 // reading at WriteRun.
@@ -57,7 +57,7 @@ func columnsOf(w io.Writer) int {
 
 func (p *page) flush() error { return p.Flush() }
 
-// line writes a line. What goes wrong stays in the writer until Flush.
+// line writes a line. An error stays in the writer until Flush.
 func (p *page) line(text string) { _, _ = p.WriteString(text + "\n") }
 
 // section leaves an empty line behind the section before.
@@ -153,8 +153,8 @@ func (p *page) totals(text string, rows int, which string) {
 	}
 }
 
-// How many characters a text may have that a program or a peer may have made. What is cut is
-// in the JSON form.
+// Bounds on the characters of a text that a program or a peer may have made. The JSON form
+// has the part that is cut.
 const (
 	mostOfCell      = 600
 	mostOfParagraph = 4000

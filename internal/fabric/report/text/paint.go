@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// paint is whether to use colours.
+// paint says whether to use colours.
 type paint bool
 
 // paintFor is true for a terminal, if the user has nothing against it

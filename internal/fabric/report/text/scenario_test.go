@@ -45,7 +45,7 @@ func TestScenarioText(t *testing.T) {
 	}
 }
 
-// What a program or a peer said cannot fill a report, nor move the cursor.
+// The text of a program or a peer cannot fill a report, nor move the cursor.
 func TestBoundedText(t *testing.T) {
 	r := sample.Hostile(strings.Repeat("x\x1b[2J\n", 100_000))
 	r.Lab, r.Replay, r.Artifacts = "", "", "" // the user's own

@@ -8,13 +8,13 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/report/words"
 )
 
-// How many columns a text takes that does not go to a terminal.
+// Widths of a text that does not go to a terminal, in columns.
 const (
 	width    = 120
 	runWidth = 100 // of a run's report: what the logs of CI systems show
 )
 
-// How narrow and how wide texts are on a terminal.
+// Bounds on the width of texts on a terminal.
 const (
 	narrowestPage = 60
 	widestPage    = 200

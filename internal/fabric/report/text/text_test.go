@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write the golden files")
 
 func ref(v float64) *float64 { return &v }
 
-// pair is what the example lab reports.
+// pair returns the report of the example lab.
 func pair() *report.Run {
 	counters := func(connect, accept, in, out uint64) map[string]uint64 {
 		return map[string]uint64{
@@ -113,7 +113,7 @@ func settings() []report.Link {
 	return links
 }
 
-// What netem does not measure is not shown as if it were nothing.
+// Figures that netem does not measure are not shown as if they were zero.
 func TestNetemText(t *testing.T) {
 	link := report.Link{Endpoints: [2]string{"a:eth0", "b:eth0"}, Engine: "netem", State: "up",
 		Directions: [2]report.Direction{{Packets: 12, Dropped: 3, Asked: report.Quality{DelayUS: ref(1000)}}, {}}}

@@ -7,7 +7,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/report"
 )
 
-// What the programs of a workload are called, and what they moved.
+// The words for a workload name its programs and say what they moved.
 func TestPrograms(t *testing.T) {
 	of := func(client ...string) *report.Workload {
 		return &report.Workload{Operation: "exec", Nodes: []string{"s", "c"}, Programs: []report.Program{{Node: "s", Server: true, Command: []string{"server"}}, {Node: "c", Command: client}}}
@@ -50,8 +50,8 @@ func TestWhat(t *testing.T) {
 	}
 }
 
-// What waited in a queue and how late packets left is told where it says that something
-// went wrong, else in full alone. That jitter reorders, too, is.
+// The bytes that waited in a queue and the lateness of packets are told where they say
+// that something went wrong, else in full alone. So is the fact that jitter reorders.
 func TestDirectionStory(t *testing.T) {
 	n := func(v float64) *float64 { return &v }
 	usual := report.Direction{QueuePeak: new(uint64(16 << 10)), Lateness: &report.Lateness{P50: 30.1, P99: 150, Packets: 9}}
