@@ -42,7 +42,7 @@ func openDatagrams(local, peer netip.AddrPort) (int, error) {
 }
 
 const (
-	// silence is how long a peer may say nothing.
+	// silence bounds the time that a peer may say nothing.
 	silence = 10 * time.Second
 	// datagramBuffer is the memory for messages that wait in a socket, bytes: as much
 	// as the provider's have.
@@ -105,7 +105,7 @@ func call(busy bool, trap, fd uintptr, memory unsafe.Pointer, n, flags int) (int
 	}
 }
 
-// spins is how often a busy caller tries between looks at the clock.
+// spins is the number of tries of a busy caller between looks at the clock.
 const spins = 1 << 16
 
 // A batch is messages of one system call.

@@ -23,8 +23,8 @@ func golden(t *testing.T, name string) string {
 	return string(text)
 }
 
-// What the peers print, as they printed it: iperf 3.12, UCX 1.13.1, libfabric 1.17.0,
-// sockperf 3.7.
+// The output of the peers is read as they printed it: iperf 3.12, UCX 1.13.1, libfabric
+// 1.17.0, sockperf 3.7.
 func TestPeers(t *testing.T) {
 	near := func(got, want float64, err error) {
 		t.Helper()
@@ -45,7 +45,7 @@ func TestPeers(t *testing.T) {
 	near(s.p999, 17.429, err)
 }
 
-// What is not there is an error, and never a figure of 0.
+// A value that is not there is an error, and never a figure of 0.
 func TestPeersSayNothing(t *testing.T) {
 	for name, texts := range map[string][]string{
 		"iperf3":       {"", "{}", `{"error":"unable to connect"}`, `{"end":{"sum_received":{"bits_per_second":0}}}`},
@@ -170,7 +170,7 @@ func TestParseSize(t *testing.T) {
 	}
 }
 
-// What is wrong in a command line is said in its own words.
+// An error in a command line is reported in the command line's own words.
 func TestCommandLines(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
 		{"end", "-local is missing"},

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// port is where servers listen.
+	// port is the port that servers listen on.
 	port = 18515
 	// frameSize is the path MTU, bytes: a link of MTU 4200 carries it.
 	frameSize = 4096
@@ -27,9 +27,9 @@ const (
 	// processors' caches: with more queue pairs, what these cost is measured, and not
 	// the machine's memory.
 	maxRegion = 1 << 20
-	// dialers is how many connections are made at a time.
+	// dialers bounds the number of connections that are made at a time.
 	dialers = 32
-	// dialPatience is how long a server is waited for.
+	// dialPatience bounds the wait for a server.
 	dialPatience = 10 * time.Second
 )
 
@@ -86,7 +86,7 @@ func openDevice(ctx context.Context, c *endConfig) (*device, error) {
 		return nil, errors.Join(err, carrier.Close())
 	}
 	d := &device{endConfig: c, gone: make(chan struct{})}
-	// What follows is not closed: the process ends with it.
+	// Nothing from here on is closed: it ends with the process.
 	var status provider.Status
 	if d.adapter, status = m.OpenAdapter(provider.OpenParameters{Version: provider.InterfaceVersion}); status != provider.StatusSuccess {
 		return nil, fmt.Errorf("open adapter: %w", status)

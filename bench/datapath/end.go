@@ -121,7 +121,7 @@ func (c *endConfig) check() error {
 	return nil
 }
 
-// maxDepth is how many requests a queue pair takes with the provider's default limits.
+// maxDepth bounds the requests that a queue pair takes with the provider's default limits.
 const maxDepth = 32768
 
 // parseEnd reads the command line of an end.
@@ -180,13 +180,13 @@ func parseFlags(f *flag.FlagSet, args []string) error {
 	return nil
 }
 
-// A usage is what this process has used so far.
+// A usage holds what this process has used so far.
 type usage struct {
 	at, cpu time.Duration
 	memory  runtime.MemStats
 }
 
-// A Cost is what a process used during its measurement.
+// A Cost holds what a process used during its measurement.
 type Cost struct {
 	CPU       float64 `json:"cpu"` // processors
 	GCs       uint32  `json:"gcs"`

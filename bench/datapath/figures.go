@@ -14,14 +14,14 @@ const (
 	lower  = "lower"
 )
 
-// A figure is what the data path is to reach, in terms of what probes measure.
+// A figure describes what the data path is to reach, in terms of what probes measure.
 type figure struct {
 	name   string
 	unit   string
 	better string // higher or lower
 	value  string // of ndklab
-	// references are what value is divided by: the one with the better median. None:
-	// the goal is of the value itself.
+	// references has the divisors of value, of which the one with the best median is
+	// taken. None: the goal is of the value itself.
 	references []reference
 	goal       float64 // 0: none, the figure is for information
 }
@@ -29,7 +29,7 @@ type figure struct {
 // A reference is a value of a peer, or of ndklab itself, and what it is.
 type reference struct{ value, name string }
 
-// What figures refer to.
+// References of figures.
 var (
 	floorReference     = reference{"floor-crc-copy", "UDP GSO/GRO with CRC32 and copy"}
 	floorMiBReference  = reference{"floor-crc-copy-1MiB", "UDP GSO/GRO with CRC32 and copy"}
@@ -82,8 +82,8 @@ func figures() []figure {
 		figure{"all-to-all-fairness", "", higher, "all-to-all fairness", nil, 0.95})
 }
 
-// idleLimit is how much of a processor 10,000 idle connections may use at an end: what
-// the runtime's own timers take.
+// idleLimit bounds the share of a processor that 10,000 idle connections may use at an
+// end: as much as the runtime's own timers take.
 const idleLimit = 0.001
 
 func suffixed(references []reference, suffix string) []reference {
@@ -110,7 +110,7 @@ func (f *figure) needs() []string {
 	return names
 }
 
-// A Figure is a figure that was measured, as the JSON file has it. What is absent is
+// A Figure is a figure that was measured, as the JSON file has it. An absent value is
 // null.
 type Figure struct {
 	Name          string   `json:"name"`
@@ -126,7 +126,7 @@ type Figure struct {
 	Met             *bool    `json:"met"`
 	NdklabSpread    *Spread  `json:"ndklab_spread"`
 	ReferenceSpread *Spread  `json:"reference_spread"`
-	// Lacks is why something of it is absent.
+	// Lacks says why something of it is absent.
 	Lacks string `json:"lacks,omitempty"`
 }
 

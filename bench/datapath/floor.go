@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The floor is what this kernel carries between two processes that do no more than a
+// The floor shows what this kernel carries between two processes that do no more than a
 // RoCE adapter must: datagrams of 4 KiB and the headers, as super-packets of as many as
 // one message can have, and optionally a CRC32 of each at both ends and a copy into
 // memory at the receiver. There is nothing of the provider in it.
@@ -24,7 +24,7 @@ import (
 const (
 	// datagram is the payload and the headers of a RoCE packet, bytes: BTH and ICRC.
 	datagram = frameSize + 16
-	// perSuper is how many datagrams a super-packet has: UDP carries up to 65507 bytes.
+	// perSuper is the number of datagrams in a super-packet: UDP carries up to 65507 bytes.
 	perSuper = 15
 	// maxWindow keeps what is on the way within the receiver's buffer, which the kernel
 	// charges nearly double.

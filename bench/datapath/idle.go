@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// An Idle is what connections take that do nothing.
+// An Idle holds what connections take that do nothing.
 type Idle struct {
 	Connections int     `json:"connections"`
 	Resident    float64 `json:"resident_bytes"` // of the process, per connection
@@ -43,7 +43,8 @@ func (d *device) idle(ctx context.Context) error {
 		return err
 	}
 	i := Idle{Connections: d.QPs, Dial: time.Since(began).Seconds()}
-	// What it took to connect has left the connection manager, and the heap.
+	// After the pause, the connection manager and the heap no longer hold what it took to
+	// connect.
 	if err := pause(ctx, d.WarmUp); err != nil {
 		return err
 	}

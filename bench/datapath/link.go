@@ -11,11 +11,12 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// linkRate is what the link is asked for, Gb/s.
+// linkRate is the rate that the link is asked for, Gb/s.
 const linkRate = 10
 
-// linkTopology is a lab of two nodes and a link that linkem has to carry. What is in
-// flight is three times what fills it: 10 gbit for a round trip of 2 ms and more.
+// linkTopology is a lab of two nodes and a link that linkem has to carry. Its workload has
+// three times as much in flight as fills the link: 10 gbit for a round trip of 2 ms and
+// more.
 const linkTopology = `name: %s
 seed: 1
 topology:
@@ -28,7 +29,7 @@ workloads:
   - {name: bulk, from: a, to: b, operation: write, size: 64KiB, depth: 128, warmup: 1s, duration: 2s}
 `
 
-// linkCapacity is what payload 10 gbit carry of WRITEs of 64 KiB, Gb/s. On a wire,
+// linkCapacity is the payload that 10 gbit carry of WRITEs of 64 KiB, Gb/s. On a wire,
 // each packet has Ethernet's header, check sequence, preamble and gap (14 + 4 + 20
 // bytes), those of IPv4 and UDP (28), BTH and ICRC (16), and the first of a message
 // an RETH (16).

@@ -31,7 +31,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// programs are what this command is when its first argument says so.
+// programs holds what this command runs, instead of the bench, by its first argument.
 var programs = map[string]func(context.Context, []string) error{
 	"end":   runEnd,
 	"pair":  runPair,

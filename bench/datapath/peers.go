@@ -49,7 +49,7 @@ func (t *tool) says(ctx context.Context) string {
 	return first
 }
 
-// versionPatience is how long a tool may think about its version.
+// versionPatience bounds the time that a tool may take to print its version.
 const versionPatience = 2 * time.Second
 
 // parseIperf reads what iperf3 --json says: what the receiver got, Gb/s.

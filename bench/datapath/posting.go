@@ -11,13 +11,13 @@ import (
 	"github.com/ndklab/ndklab/provider"
 )
 
-// A Posting is what it takes to post a request to a queue that has others in it.
+// A Posting holds the time to post a request to a queue that has others in it.
 type Posting struct {
 	Median  float64 `json:"median_ns"`
 	Samples int     `json:"samples"`
 }
 
-// postBatch is how many requests are timed at once.
+// postBatch is the number of requests that are timed at once.
 const postBatch = 64
 
 // posting measures the time to post a request, deferred, when Depth are in the queue

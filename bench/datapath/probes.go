@@ -18,7 +18,7 @@ type probe struct {
 	measure func(context.Context, *rig) (map[string]float64, error)
 }
 
-// A rig is where probes measure: two places joined by a link.
+// A rig has the two places, joined by a link, between which probes measure.
 type rig struct {
 	places [2]*place
 }
@@ -26,7 +26,7 @@ type rig struct {
 // probePatience bounds a probe in one round.
 const probePatience = 30 * time.Second
 
-// probeLength is how long a probe measures, after warm-up.
+// probeLength is the time for which a probe measures, after warm-up.
 const probeLength = time.Second
 
 // Queue pairs whose numbers are compared with one.
@@ -36,10 +36,11 @@ var crowds = []int{10, 100, 1000}
 var postDepths = []int{1, 16, 256, 4096, 16384}
 
 const (
-	// streamDepth is how many large messages are in flight on a queue pair.
+	// streamDepth is the number of large messages in flight on a queue pair.
 	streamDepth = "16"
-	// idleConnections is how many are idle at a time, and idleDepths the depths of their
-	// queues, of which the difference tells what the queues take.
+	// idleConnections is the number of connections that are idle at a time. idleDepth and
+	// idleDepthToo are the depths of their queues, whose difference tells what the queues
+	// take.
 	idleConnections         = 10_000
 	idleDepth, idleDepthToo = 1, 17
 )

@@ -24,8 +24,8 @@ type command struct {
 	env  []string // in addition
 	// cpu is the processor that it has to itself, counted from 1; 0: any.
 	cpu int
-	// port is where it listens when it is ready, such as "tcp:5201"; "" if it says so by
-	// a line of output.
+	// port names the port that it listens on when it is ready, such as "tcp:5201"; "" if
+	// it says so by a line of output.
 	port string
 }
 
@@ -38,9 +38,9 @@ func ours(program string, args ...string) command {
 const self = "/proc/self/exe"
 
 const (
-	// killPatience is how long a process that was killed is waited for.
+	// killPatience bounds the wait for a process that was killed.
 	killPatience = 10 * time.Second
-	// readyPatience is how long a server may take until it listens.
+	// readyPatience bounds the time that a server may take until it listens.
 	readyPatience = 30 * time.Second
 	// maxOutput bounds what is kept of what a process prints, bytes.
 	maxOutput = 1 << 20
@@ -58,7 +58,7 @@ type process struct {
 	err    error // when it has ended
 }
 
-// An output is what a process has printed.
+// An output holds what a process has printed.
 type output struct {
 	mu    sync.Mutex // guards text
 	text  bytes.Buffer
@@ -290,7 +290,7 @@ func between(ctx context.Context, places [2]*place, server, client command) (fro
 	return c.stdout.String(), fromServer, err
 }
 
-// serverPatience is how long a server may go on after its client.
+// serverPatience bounds the time that a server may go on after its client.
 const serverPatience = 30 * time.Second
 
 // endServer waits for a server of ours. One of a peer's may serve for ever: it is

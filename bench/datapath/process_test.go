@@ -125,7 +125,7 @@ func TestFailureIsTold(t *testing.T) {
 	}
 }
 
-// What hangs is killed, and so is whatever it has started.
+// A process that hangs is killed, and so is whatever it has started.
 func TestStopKillsTheGroup(t *testing.T) {
 	places := joined(t)
 	p, err := places[0].start(limited(t), command{args: []string{"sh", "-c", "sleep 100 & echo started; wait"}})
@@ -140,7 +140,7 @@ func TestStopKillsTheGroup(t *testing.T) {
 	if err := p.wait(over); err == nil || !strings.Contains(err.Error(), "it is too late") {
 		t.Error(err)
 	}
-	// What the killed have left of their group is for their new parent to fetch.
+	// The killed members of the group are for their new parent to reap.
 	err = nil
 	for ctx := limited(t); err == nil && ctx.Err() == nil; {
 		err = alive(p.pid)

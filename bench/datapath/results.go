@@ -22,7 +22,7 @@ type Results struct {
 	Figures []Figure          `json:"figures"`
 	// Values are all that was measured, by name, also what no figure is made of.
 	Values map[string]*Spread `json:"values"`
-	// Failures are what went wrong, each with its probe and round, in words.
+	// Failures lists what went wrong, in words, each with its probe and round.
 	Failures []string `json:"failures,omitempty"`
 
 	began time.Time

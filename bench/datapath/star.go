@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// starNodes is how many nodes talk all to all.
+// starNodes is the number of nodes that talk all to all.
 const starNodes = 8
 
 // measureStar has eight nodes at one bridge, each of which writes to all others at once.

@@ -14,7 +14,7 @@ import (
 	"github.com/ndklab/ndklab/provider"
 )
 
-// A Throughput is what one end saw complete.
+// A Throughput holds what one end saw complete.
 type Throughput struct {
 	Gbps     float64 `json:"gbps"`
 	Messages float64 `json:"messages_per_second"`
@@ -23,8 +23,8 @@ type Throughput struct {
 	Cost
 }
 
-// receivesPerRequest is how many receives a server has for each SEND that its peer has
-// in flight: the peer's next ones may arrive before it has seen the completions.
+// receivesPerRequest is the number of receives that a server has for each SEND that its
+// peer has in flight: the peer's next ones may arrive before it has seen the completions.
 const receivesPerRequest = 4
 
 // A stream keeps all flows busy: whatever completes is posted again.

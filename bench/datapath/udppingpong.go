@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// pingPongLen is what a SEND of 8 bytes has in its UDP datagram: BTH, payload, ICRC.
+// pingPongLen is the length of a SEND of 8 bytes in its UDP datagram: BTH, payload, ICRC.
 const pingPongLen = 12 + 8 + 4
 
 // runUDP runs an end of a ping-pong of single datagrams: the least that two processes do

@@ -130,7 +130,7 @@ func forward(args []string) error {
 				return err
 			}
 			for i := range got {
-				// What the kernel has no room for is lost, as on a wire.
+				// A frame that the kernel has no room for is lost, as on a wire.
 				_, _ = unix.Write(fds[1-e.Fd], receiver.Frame(i))
 			}
 		}

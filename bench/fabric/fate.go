@@ -8,10 +8,10 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// fatePackets is how long the sequence of packets is that meets its fate.
+// fatePackets is the number of packets in the sequence whose fate is compared.
 const fatePackets = 200_000
 
-// fated is what may happen to each.
+// fated says what may happen to each.
 var fated = topology.Impairment{Loss: topology.Loss{Rate: 0.01}, Duplicate: 0.01}
 
 // fate has the same packets cross in the same order several times, and compares

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A cpuTime is what all processors together have done, in ticks.
+// A cpuTime says what all processors together have done, in ticks.
 type cpuTime struct{ idle, total float64 }
 
 // cpuTimes reads the first line of /proc/stat.

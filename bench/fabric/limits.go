@@ -10,8 +10,8 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// What a delay line may hold, bytes (package linkem), and what the process of the
-// engine may need beside it.
+// Bounds, in bytes, on what a delay line holds (package linkem), and on what the process
+// of the engine needs beside it.
 const (
 	lineBudget  = 256 << 20
 	processNeed = 64 << 20
@@ -95,7 +95,7 @@ func overfill(ctx context.Context, p *pair) error {
 	return sender.wait()
 }
 
-// What many links may use together when nothing happens.
+// Bounds on what many links use together when nothing happens.
 const (
 	idleLinks = 500
 	idleShare = 0.10 // of a core

@@ -11,8 +11,8 @@ import (
 
 const lossSize = 64 // bytes of payload
 
-// confidence is how many standard deviations of a normal distribution 99.9 % of
-// it are within, either way.
+// confidence is the number of standard deviations of a normal distribution that
+// 99.9 % of it are within, either way.
 const confidence = 3.2905
 
 // loss counts which of a million packets arrive.
@@ -38,7 +38,7 @@ func loss(ctx context.Context, b *bench) {
 	}
 }
 
-// What is asked of bursts.
+// The bursts that are asked for.
 const (
 	burstRate   = 0.1
 	burstLength = 5
@@ -88,7 +88,7 @@ func (b *bench) lose(ctx context.Context, asked topology.Loss) (lost []int, err 
 	if err != nil {
 		return nil, err
 	}
-	// What nobody asked for would be taken for the loss that was.
+	// A loss that nobody asked for would be taken for one that was asked for.
 	if d := in.Links[0].Directions[0]; d.Lost > 0 {
 		return nil, fmt.Errorf("%d packets were lost otherwise", d.Lost)
 	}

@@ -5,7 +5,7 @@
 // It trusts nothing that an engine says of itself. Its probes are programs in the
 // nodes: they read the kernel's timestamps off packet sockets at both ends of a
 // link, count bytes as a wire would carry them, and number every packet, so that
-// they know which were lost. What the engine itself has measured is shown beside it.
+// they know which were lost. The engine's own measurements are shown beside theirs.
 //
 // Most parts start labs (pair.go). Those that compare carriers, or need to be sure
 // that no packet crosses but their own, make two namespaces of their own (rig.go).
@@ -39,11 +39,11 @@ const patience = 15 * time.Minute
 type part struct {
 	name    string
 	measure func(context.Context, *bench)
-	// without is why netem has nothing to show; "" if it has.
+	// without says why netem has nothing to show; "" if it has.
 	without string
 }
 
-// parts are what there is to measure, in the order of the table.
+// parts lists all that there is to measure, in the order of the table.
 var parts = []part{
 	{"delay", delay, ""},
 	{"loss", loss, ""},

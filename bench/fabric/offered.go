@@ -56,8 +56,8 @@ func fromSender(b []byte) bool {
 const plenty = 500 * time.Microsecond
 
 // whileFull says how fast the link passed frames while it had plenty to send, in
-// bits per second, and how much of the time that was. What was lost on the way
-// counts as if it still were there, in the link's disfavour.
+// bits per second, and how much of the time that was. Frames that were lost on the
+// path count as if they still were there, in the link's disfavour.
 func whileFull(sent, passed *By, asked uint64, begin, end int64) (rate, share float64) {
 	enough := float64(asked) / 8 * plenty.Seconds()
 	var inside, bytes float64 // of the link at the end of the millisecond; passed while it was full

@@ -2,7 +2,7 @@ package main
 
 import "time"
 
-// A pace is how fast and how much is measured, and what may be missed by it.
+// A pace says how fast and how much is measured, and what may be missed by it.
 type pace struct {
 	delayPerSecond int // packets
 	delayWarmUp    int // packets that do not count
@@ -17,8 +17,8 @@ type pace struct {
 	lossCount     int // packets
 	lossPerSecond int
 	lossSegments  int // packets that are sent as one
-	// burstOff is how far the mean length of bursts may be from what was asked. That
-	// of the 200 bursts among 10,000 packets has a standard deviation of 6.3 %.
+	// burstOff bounds the deviation of the mean length of bursts from what was asked. The
+	// mean of the 200 bursts among 10,000 packets has a standard deviation of 6.3 %.
 	burstOff float64
 
 	rates    []uint64 // of RDMA, bits per second

@@ -8,7 +8,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// What an unimpaired pass through the engine may cost.
+// Bounds on the cost of an unimpaired pass through the engine.
 const (
 	passageRounds = 3
 	pollingLimit  = 40 * time.Microsecond

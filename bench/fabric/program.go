@@ -14,8 +14,8 @@ import (
 // programArg is the first argument of this program where it is one of programs.
 const programArg = "program"
 
-// programs are what runs at the ends of links. Each says a line when it is ready,
-// ends by itself or with its input, and then may print a result as JSON.
+// programs holds the programs that run at the ends of links. Each says a line when it
+// is ready, ends by itself or with its input, and then may print a result as JSON.
 var programs = map[string]func(args []string) error{}
 
 // A place is an end of a link: it runs a command there until that ends, which

@@ -12,7 +12,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// How rates are measured: what crosses in rateTime after the first rateWarmUp.
+// Rates are measured by what crosses in rateTime after the first rateWarmUp.
 const (
 	rateTime   = 2 * time.Second
 	rateWarmUp = 500 * time.Millisecond
@@ -92,7 +92,7 @@ func (b *bench) measureRate(part, what string, asked uint64, f func() (*crossed,
 	})
 }
 
-// crossed is what crossed a link from a to b.
+// crossed describes what crossed a link from a to b.
 type crossed struct {
 	Wire           // at b
 	left    Wire   // at a

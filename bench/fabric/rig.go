@@ -33,9 +33,9 @@ var rigParts = map[string]func(context.Context, *bench, *rig){
 }
 
 // A rig is a link such as labs have, but of namespaces that nothing else is in:
-// neither agents nor IPv6, so that no packet crosses but those of the probes. What
-// carries the packets is for the part to choose. It runs in a process in a network
-// namespace of its own, where the link's middles are.
+// neither agents nor IPv6, so that no packet crosses but those of the probes. The part
+// chooses what carries the packets. The rig runs in a process in a network namespace of
+// its own, where the link's middles are.
 type rig struct {
 	network *link.Network
 	ends    [2]*end

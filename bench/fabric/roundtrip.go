@@ -17,13 +17,13 @@ func init() {
 	programs["ping"] = ping
 }
 
-// How an end waits for a datagram.
+// Modes in which an end waits for a datagram.
 const (
 	polling  = "polling"  // it asks again and again
 	blocking = "blocking" // the kernel wakes it
 )
 
-// What a round trip is measured with.
+// Parameters of the measurement of a round trip.
 const (
 	echoPort   = 9001
 	pingSize   = 64 // bytes; one byte alone ends the echo

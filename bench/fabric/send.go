@@ -16,7 +16,7 @@ func init() {
 	programs["send"] = send
 }
 
-// probePort is where the sender's packets go.
+// probePort is the port that the sender's packets go to.
 const probePort = 9000
 
 // send ADDRESS SIZE SEGMENTS COUNT PER_SECOND sends COUNT UDP datagrams of SIZE

@@ -20,9 +20,9 @@ func init() {
 // iface is the interface of either end in every lab and rig here.
 const iface = "eth0"
 
-// How a tap reads: seldom, since the kernel keeps the timestamps and the frames
-// meanwhile, and whole batches at a time, so that it takes little from those that
-// are measured.
+// Parameters of a tap's reads. It reads seldom, since the kernel keeps the timestamps
+// and the frames meanwhile, and whole batches at a time, so that it takes little from
+// those that are measured.
 const (
 	tapInterval = 2 * time.Millisecond
 	tapBuffer   = 64 << 20 // bytes to ask for
@@ -83,7 +83,7 @@ func (t *tap) run(done <-chan struct{}, see func(stamp int64, frame []byte)) err
 	}
 }
 
-// A sight is what a frame, of which the headers at least are there, is on a wire.
+// A sight describes what a frame is on a wire. At least the headers of the frame are there.
 type sight struct {
 	packets int
 	wire    uint64 // bytes that it keeps an Ethernet wire busy: with preamble, padding, check sequence and gap

@@ -23,7 +23,7 @@ func init() {
 	programs["write"] = write
 }
 
-// rdmaPort is where the server listens.
+// rdmaPort is the port that the server listens on.
 const rdmaPort = 18515
 
 // The writes of a rig: a lab's workload, without a lab.

@@ -13,7 +13,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// A kind is what the links of a ring are like.
+// A kind says what the links of a ring are like.
 type kind string
 
 const (

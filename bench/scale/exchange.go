@@ -10,7 +10,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/lab"
 )
 
-// messages is how many each host sends to the next, of 4 KiB.
+// messages is the number of messages, of 4 KiB, that each host sends to the next.
 const messages = 10
 
 // An Exchange is a ring of hosts in which each connects to the next and sends it

@@ -30,7 +30,7 @@ net.stop()
 print(json.dumps({'up_seconds': up, 'down_seconds': time.time() - t}))
 `
 
-// A Peer is what Mininet takes for a ring of that size.
+// A Peer holds the times that Mininet takes for a ring of that size.
 type Peer struct {
 	Nodes int     `json:"nodes"`
 	Up    float64 `json:"up_seconds"`

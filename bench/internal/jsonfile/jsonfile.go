@@ -1,4 +1,4 @@
-// Package jsonfile writes what a bench has found to a file. How the JSON looks is each bench's.
+// Package jsonfile writes what a bench has found to a file. Each bench decides how its JSON looks.
 package jsonfile
 
 import (

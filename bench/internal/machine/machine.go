@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Facts are what a machine is.
+// Facts describe a machine.
 type Facts struct {
 	Kernel string `json:"kernel"` // such as Linux 6.18
 	CPU    string `json:"cpu"`    // the model, "" if the kernel does not say

@@ -12,7 +12,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// What the machine does is measured, and shares are shares.
+// Measure finds a time to wake a thread, and a share between 0 and 1.
 func TestMeasure(t *testing.T) {
 	p, err := Measure()
 	if err != nil {

@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Pace is what the machine itself does, with nothing of ndklab running: nothing that
-// runs on it can do better, and a virtual machine's figures wander by the hour.
+// A Pace describes what the machine itself does, with nothing of ndklab running: nothing
+// that runs on it can do better, and a virtual machine's figures vary by the hour.
 type Pace struct {
 	// Away is the share of the time in which a thread that has a processor to itself
 	// did not run for over awayLimit at a time, since whoever runs this machine had
 	// other business. Of packets that are evenly spread, as many are that late.
 	Away float64 `json:"away"`
-	// Wake is what it takes to wake a thread on another processor, which is idle: the
-	// median, us. Between blocking ends, a round trip through a link engine has up to
+	// Wake is the time to wake a thread on another processor, which is idle: the median,
+	// us. Between blocking ends, a round trip through a link engine has up to
 	// four of these, one between polling ends two, to busy processors, and one without
 	// an engine two.
 	Wake float64 `json:"wake_us"`
