@@ -77,8 +77,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// What was cleared or added counts as what was recorded, whether either histogram has few
-// buckets, or many, or had many once.
+// A histogram that was cleared or added to counts like one in which the same values were
+// recorded, whether either histogram has few buckets, or many, or had many once.
 func TestClearAndAddAnyNumber(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		fill := func(name string, histograms ...*Histogram) {

@@ -10,7 +10,7 @@ import (
 
 const envInner = "NDKLAB_TEST_NEED"
 
-// TestInner is what TestCheck has another process run.
+// TestInner runs in another process, for TestCheck.
 func TestInner(t *testing.T) {
 	if os.Getenv(envInner) == "" {
 		t.Skip("TestCheck runs it")
@@ -38,7 +38,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestInnerTime is what TestTime has another process run.
+// TestInnerTime runs in another process, for TestTime.
 func TestInnerTime(t *testing.T) {
 	Time(t)
 	t.Log("there is time")

@@ -128,7 +128,7 @@ func bytesAt(address unsafe.Pointer, length C.uint64_t, access verbs.Access) (ve
 		return nil, syscall.EFAULT
 	}
 	if access&verbs.AccessOnDemand == 0 {
-		// That it writes back is for files, and MS_ASYNC does not do even that: it only goes through the mappings.
+		// msync writes back only files, and with MS_ASYNC not even these: it only goes through the mappings.
 		start := uintptr(address) &^ (pageSize - 1)
 		if _, _, e := unix.RawSyscall(unix.SYS_MSYNC, start, uintptr(address)+uintptr(length)-start, unix.MS_ASYNC); e == unix.ENOMEM {
 			return nil, syscall.EFAULT

@@ -40,7 +40,7 @@ func startPort(indexes map[int]bool) error {
 		defer changes.Close()
 		message := make([]byte, 1<<16)
 		for {
-			// What has changed is looked up: messages may have been lost (ENOBUFS, netlink(7)).
+			// checkPort looks up what has changed: messages may have been lost (ENOBUFS, netlink(7)).
 			if _, err := changes.Read(message); err != nil && !errors.Is(err, unix.ENOBUFS) {
 				return
 			}

@@ -54,7 +54,7 @@ var operations = [...]rc.Op{
 // mostPieces bounds what is looked at of a work request that has too many.
 const mostPieces = 1024
 
-// appendPieces appends those of a work request. What was appended before stays where it is.
+// appendPieces appends those of a work request. Pieces that were appended before stay where they are.
 func (s *scratch) appendPieces(list *C.struct_ibv_sge, n C.int) []rc.SGE {
 	first := len(s.pieces)
 	for _, g := range unsafe.Slice(list, int(n)) {

@@ -69,7 +69,7 @@ func TestPrograms(t *testing.T) {
 					program := filepath.Join(dir, name)
 					compile(t, m, program, name+".c", library, "-ldl", "-lpthread")
 					cmd := exec.CommandContext(t.Context(), "timeout", "60", program)
-					// What is private to the environment of the tests must not decide.
+					// Variables of the tests' own environment must not decide.
 					cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+dir, "NDKLAB_RNIC_LIBRARY="+engine, "TSAN_OPTIONS=halt_on_error=1", "ASAN_OPTIONS=detect_leaks=1")
 					if out, err := cmd.CombinedOutput(); err != nil {
 						t.Errorf("%v\n%s", err, out)

@@ -84,7 +84,7 @@ func TestSymbols(t *testing.T) {
 	}
 }
 
-// system is where Debian and its relatives, and others, have libibverbs.
+// system has the paths of libibverbs on Debian and its relatives, and on other systems.
 var system = []string{"/usr/lib/*-linux-gnu/libibverbs.so.1", "/usr/lib64/libibverbs.so.1"}
 
 // TestSystemSymbols: a program or library that finds all it needs in the system's libibverbs finds it in ours.

@@ -72,7 +72,7 @@ func run(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// placements are where the engine may be, as NDKLAB_RNIC has it.
+// placements lists where the engine may be, as NDKLAB_RNIC has it.
 var placements = []string{"program", "process"}
 
 // runCases runs the cases of a program, but those that are to be skipped, in a node, with the engine in a placement. One

@@ -501,7 +501,7 @@ func TestApplyChain(t *testing.T) {
 	}
 }
 
-// What a command has set stays unless the file changes the same.
+// A setting that a command has made stays unless the file changes the same.
 func TestApplyKeepsWhatIsSet(t *testing.T) {
 	w := built(t, starFile)
 	w.must(SetLink{Change: change(t, "delay=3ms")})
@@ -544,7 +544,7 @@ func TestApplyWhileStopped(t *testing.T) {
 	w.judge()
 }
 
-// What a lab that is up cannot become is refused, and changes nothing.
+// A change that a lab cannot make while it is up is refused, and nothing changes.
 func TestApplyRefusesWhatCannotBe(t *testing.T) {
 	w := built(t, starFile)
 	done := len(w.done)

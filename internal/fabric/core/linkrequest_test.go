@@ -68,7 +68,7 @@ func TestLinkIsDownFromTheStart(t *testing.T) {
 	}
 }
 
-// What is asked of a link while it is down holds when it carries packets again.
+// Settings that a link is given while it is down hold when it carries packets again.
 func TestSetLinkWhileDown(t *testing.T) {
 	w := built(t, plain)
 	for _, delay := range []time.Duration{20 * time.Millisecond, 10 * time.Millisecond, 0, 20 * time.Millisecond} {

@@ -12,8 +12,8 @@ import (
 
 // This file tests what commands ask of nodes.
 
-// While a node is down its links can be cut off by partitions and joined again, which count when it is back. What a command
-// has taken down stays so.
+// While a node is down its links can be cut off by partitions and joined again, which count when it is back. A link that a
+// command has taken down stays so.
 func TestStoppedNode(t *testing.T) {
 	w := built(t, square)
 	w.must(ChangeNode{Node: "b", Action: topology.StopNode})
@@ -201,7 +201,7 @@ func TestRestartInFabric(t *testing.T) {
 	}
 }
 
-// What needs a process says that a switch has none, and that a name is nobody's.
+// A request that needs a process says that a switch has none, and that a name is no node's.
 func TestKinds(t *testing.T) {
 	w := built(t, routedFabric)
 	for name, want := range map[string]string{"s": "s is a switch: it has no processes", "x": `lab fabric has no node "x"`} {

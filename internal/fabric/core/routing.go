@@ -12,8 +12,8 @@ import (
 // routing gives hosts and routers other routes when links have gone down or come up, if the lab converges
 // (topology.Topology.Convergence). It stands for a routing protocol that learns of links by their carrier:
 //
-//   - What takes the carrier is seen: a link that is down by a command, the timeline, chaos or a partition, a node that is
-//     stopped or dies, a switch that is down or paused. What loses packets on a link is not: loss, cut and flap.
+//   - It sees whatever takes the carrier: a link that is down by a command, the timeline, chaos or a partition, a node that
+//     is stopped or dies, a switch that is down or paused. It does not see losses of packets on a link: loss, cut and flap.
 //   - A router that is paused keeps its carrier, so that others go on to send to it. Its kernel forwards by the routes that
 //     it has, and it gets others when it goes on.
 //   - Every link that goes down or comes up, and every node that is up again, starts the time anew. While links change faster than that, nothing converges.

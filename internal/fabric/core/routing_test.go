@@ -216,7 +216,7 @@ func TestRoutesFail(t *testing.T) {
 	w.judge()
 }
 
-// Whatever happens, in the end every node that is up has the routes over the links that carry packets.
+// In the end every node that is up has the routes over the links that carry packets, whatever happens.
 func TestRoutesSettle(t *testing.T) {
 	for seed := range uint64(60) {
 		w := newWorld(t, spines)

@@ -19,7 +19,8 @@ func (w *world) by(by Source, c Command) {
 	}
 }
 
-// What commands have changed by hand stays, whatever runs do to it, and is listed. What runs have done does not stay.
+// Changes that commands have made by hand stay, whatever runs do to them, and are listed. Changes that runs have made do not
+// stay.
 func TestSetByHand(t *testing.T) {
 	w := built(t, square)
 	for round := range 3 {

@@ -71,7 +71,7 @@ func live(t *testing.T, seed uint64) {
 	w.fail = nil
 	w.settle()
 	w.judge()
-	// What is left is done by an Apply, and by starting what is down.
+	// An Apply does what is left, and starts bring up what is down.
 	for try := 0; ; try++ {
 		a := w.answer(w.ask(ByHand, w.applied(last)))
 		if a.Err == nil {

@@ -1,8 +1,9 @@
 // Package figures reads what programs that measure a network print: perftest, fio,
-// ucx_perftest, qperf, the pingpongs of ibverbs-utils, and iperf3 with JSON. What is
-// printed says who has printed it, so that a shell around the program does not matter.
+// ucx_perftest, qperf, the pingpongs of ibverbs-utils, and iperf3 with JSON. The text
+// itself tells which program has printed it, so that a shell around the program does not
+// matter.
 //
-// It reads text and does nothing else. What figures mean in a report is package report.
+// It reads text and does nothing else. Package report says what figures mean in a report.
 //
 // Start reading at Parse.
 package figures
@@ -14,7 +15,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/report"
 )
 
-// Figures have the measurements of a program. What it has not is 0.
+// Figures have the measurements of a program. Those that it has not made are 0.
 type Figures struct {
 	Messages uint64 // completed
 	Bytes    uint64 // payload of those

@@ -10,7 +10,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/report"
 )
 
-// What the programs of Debian 12 have printed, and its figures.
+// The texts that programs of Debian 12 have printed have these figures.
 func TestParse(t *testing.T) {
 	for _, tt := range []struct {
 		file string

@@ -90,7 +90,7 @@ func pingpong(output string) (f Figures, known bool) {
 	if moved == nil || rounds == nil {
 		return Figures{}, false
 	}
-	// What does not fit is as good as absent: the patterns have digits alone.
+	// A number that does not fit is as good as absent: the patterns have digits alone.
 	f.Bytes, _ = strconv.ParseUint(moved[1], 10, 64)
 	f.Messages, _ = strconv.ParseUint(rounds[1], 10, 64)
 	mbit, _ := strconv.ParseFloat(moved[2], 64)

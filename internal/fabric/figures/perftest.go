@@ -11,7 +11,7 @@ import (
 // begins with #bytes and names the columns with their units, and below it a line of
 // numbers for each size.
 
-// perftestTitles are where the number below a title goes, and by what it is multiplied. The
+// perftestTitles says where the number below a title goes, and by what it is multiplied. The
 // units of bandwidth are MB of 2^20 bytes, which newer versions call MiB, and Gb of 10^9
 // bits.
 var perftestTitles = map[string]struct {

@@ -19,8 +19,8 @@ func (s *Supervisor) ownerRequests() *control.Mux {
 
 // requests answers what any command asks of the lab. Those who look at the lab
 // and into its nodes may do so from when all is built, while nodes are still waited for: to
-// see why, for instance, one does not become healthy. What changes it is for one that is
-// ready.
+// see why, for instance, one does not become healthy. Requests that change the lab need one
+// that is ready.
 func (s *Supervisor) requests() *control.Mux {
 	mux := new(control.Mux)
 	methodInfo.Handle(mux, answer(s.info))

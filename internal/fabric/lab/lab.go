@@ -9,7 +9,7 @@
 // socket: a *Lab is their end. All of these processes are the same binary; a program
 // that uses this package calls Child first of all.
 //
-// What becomes of nodes and links is decided by package core: how a lab is built, changed to another topology, and what
+// Package core decides what becomes of nodes and links: how a lab is built, changed to another topology, and what
 // a command or the end of an agent leads to. The driver (driver.go) gives it commands and results, and carries its
 // actions out: on agents, of which a node has another one each time that it is started (nodedriver.go, life.go), and on
 // links and switches (linkdriver.go, lablink.go, switches.go).
@@ -44,7 +44,7 @@ import (
 )
 
 // A Lab is a command's connection to a running lab. Its methods, and those of its fields,
-// may be called from any goroutine. What fails because of the caller's request, the machine
+// may be called from any goroutine. A failure because of the caller's request, the machine
 // or the lab is a *control.Error of that code; after the lab's end every method
 // fails with the reason of it.
 type Lab struct {
@@ -91,14 +91,14 @@ func (s *session) connect(conn *control.Conn) {
 	go s.wait()
 }
 
-// Options are what a caller of Start may choose.
+// Options hold what a caller of Start may choose.
 type Options struct {
 	// Events is called for every event of the lab, in order, one at a time. nil
 	// if nobody wants them.
 	Events func(event.Event)
 	// Record, if not nil, is a file that every decision of the link engine is logged
 	// to, which package impair says more of. Links that are plain, or netem's, have
-	// none. What is logged is complete when the lab has ended. It stays the caller's.
+	// none. The log is complete when the lab has ended. The file stays the caller's.
 	Record *os.File
 	// Replay, if not nil, is such a log: packets meet what was decided then on those
 	// in their places. It is read before Start returns, and stays the caller's.
@@ -303,7 +303,7 @@ func open(ctx context.Context, p place, limit time.Duration) (*Lab, error) {
 	return l, nil
 }
 
-// answerTimeout is how long List waits for a lab to say what it is.
+// answerTimeout bounds the time that List waits for a lab to say what it is.
 const answerTimeout = time.Second
 
 // List returns the labs of the caller that are up, by name. It does not wait for a lab

@@ -28,7 +28,7 @@ func (l Links) Set(ctx context.Context, endpoint, from string, change topology.C
 
 // Reset gives the link with an endpoint the settings back that the topology
 // has for it, in both directions or only for what the node called from sends.
-// Whether it is up does not change.
+// The link stays up or down as it is.
 func (l Links) Reset(ctx context.Context, endpoint, from string) error {
 	return l.whyEnded(methodReset.Call(ctx, l.conn, resetParams{Endpoint: endpoint, From: from}))
 }

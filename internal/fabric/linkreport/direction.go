@@ -59,7 +59,7 @@ func Set(settings topology.Impairment) *report.Quality {
 }
 
 // Asked returns what was asked of a direction: the mean over the packets that met
-// settings, or the present ones if none did. What is zero was not asked for.
+// settings, or the present ones if none did. Settings of zero were not asked for.
 func Asked(a *impair.Asked) report.Quality {
 	var q report.Quality
 	for _, v := range []struct {

@@ -11,17 +11,17 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// What overruns say.
+// Texts in overruns.
 const (
 	tooSlow  = "the host could not keep up"
 	realTime = "whose link engine has real-time priority"
 )
 
 // overruns returns what happened in a direction of a link, at present asked for a
-// rate or 0, against the link's tolerance (docs/topology.md, Tolerance). What the link
-// itself does, such as a full queue, is no overrun: only what the engine did later, or
-// less of, than the model says. root says that the lab is root's, whom no remedy tells to
-// become that.
+// rate or 0, against the link's tolerance (docs/topology.md, Tolerance). A full
+// queue, or anything else that the link itself does, is no overrun: only what the engine did
+// later, or less of, than the model says. root says that the lab is root's, whom no remedy
+// tells to become that.
 func overruns(m *linkstats.Statistics, spec *topology.Link, rate uint64, root bool) []report.Overrun {
 	var found []report.Overrun
 	exceeds := func(o report.Overrun, asRoot string) {

@@ -10,8 +10,8 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// conditions are those that events of the timeline wait for. That a workload has started or
-// ended the play knows at once. It asks for counters and for what clients have completed.
+// conditions are those that events of the timeline wait for. The play knows at once that a
+// workload has started or ended. It asks for counters and for what clients have completed.
 type conditions struct {
 	shared
 	workloads *workloads

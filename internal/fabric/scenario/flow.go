@@ -155,7 +155,7 @@ func (f *flow) found(r workload.ServerResult, err error) {
 	defer f.endOne()
 	atServer := f.spec.Verify && (f.spec.Operation == topology.Send || f.spec.Operation == topology.Write)
 	switch {
-	case f.lost && f.spec.Reconnect: // that is what it is to get over
+	case f.lost && f.spec.Reconnect: // the workload is to get over that
 		f.unproven = f.unproven || atServer
 	case err != nil:
 		f.unproven = true

@@ -37,7 +37,7 @@ func (x *programExit) problem(c *topology.Check) error {
 	return x.Exit.problem(c.Timeout)
 }
 
-// How long the objects of programs that have ended may stay, and the time between two looks.
+// The time that objects of programs that have ended may stay, and the time between two looks.
 const (
 	releaseTime  = 2 * time.Second
 	releasePause = 20 * time.Millisecond
@@ -50,7 +50,7 @@ func (p *Play) checksLeft() bool {
 
 // awaitRelease waits until nothing is left over, if a check is about that. A node's agent
 // notes the end of a program when it gets a processor; until then what the program had on
-// the adapter seems to be left over. What stays is left over.
+// the adapter seems to be left over. Objects that stay are left over.
 func (p *Play) awaitRelease() {
 	isProgram := func(w topology.Workload) bool { return w.Operation == topology.Program }
 	p.loop.next = p.inspect

@@ -15,7 +15,7 @@ import (
 // This file runs the programs of a workload: all at once or, of a server and its clients, the
 // server first and the clients when it is ready.
 
-// What servers and clients have time for, beside the timeout of every program.
+// Bounds on the times of servers and clients, beside the timeout of every program.
 const (
 	// readyTime bounds how long a server may take until it is ready.
 	readyTime = time.Minute
@@ -30,7 +30,7 @@ type job struct {
 	index   int      // among the workload's nodes
 	program *program // nil before it has begun
 	began   time.Duration
-	// ended is why the play has ended it: then its status does not matter. "": it has not.
+	// ended says why the play has ended it: then its status does not matter. "": it has not.
 	ended   string
 	exit    report.Program
 	figures figures.Figures

@@ -28,7 +28,7 @@ func serving(t *testing.T, clients int, exit func(node string) (Exit, time.Durat
 	return topo, s
 }
 
-// What a program had that has ended may be gone a little later. What stays for long is left over.
+// Objects of a program that has ended may be gone a little later. Those that stay for long are left over.
 func TestProgramIsGoneLate(t *testing.T) {
 	for gone, want := range map[time.Duration]string{
 		time.Second: "true 0", 1900 * time.Millisecond: "true 0", 3 * time.Second: "false 4 (n0: 2 QPs, n1: 2 QPs)", 0: "false 4 (n0: 2 QPs, n1: 2 QPs)",
@@ -83,7 +83,7 @@ func TestServerFirst(t *testing.T) {
 	want(t, s.logged("workload w"), "0s workload w: `server` in n0, then `client` in n1, n2", "5.001s workload w done: programs: 3, failed: 0, 16.8 Gb/s")
 }
 
-// Whatever becomes of one program, the others end, and the one to blame is named.
+// The other programs end, whatever becomes of one, and the one to blame is named.
 func TestServersAndClientsEnd(t *testing.T) {
 	const never = 24 * time.Hour
 	for _, tt := range []struct {

@@ -113,7 +113,7 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// What nobody has told is not nothing left over.
+// A node that does not tell what is left over is not taken for one with nothing left over.
 func TestLeftoversUntold(t *testing.T) {
 	topo := &topology.Topology{Checks: []topology.Check{{Left: true, Bounds: []topology.Bound{{Metric: topology.Leftovers, Relation: "==", Value: 0}}}}}
 	r := &report.Run{Nodes: []report.Node{{NodeState: report.NodeState{Name: "n0", State: core.NodeIsPaused}}}}

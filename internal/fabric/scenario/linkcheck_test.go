@@ -7,8 +7,8 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// Every metric of a link's direction is held against its bound. What was lost counts like
-// what was dropped.
+// Every metric of a link's direction is held against its bound. Lost packets count like
+// dropped ones.
 func TestLinkMetrics(t *testing.T) {
 	topo := hosts(2)
 	r := &report.Run{Links: []report.Link{{

@@ -139,8 +139,8 @@ func (p *Play) idle() {
 	p.takeDown()
 }
 
-// takeDown ends the servers that are left. What is measured from then on is what remains
-// of a lab that rests.
+// takeDown ends the servers that are left. Measurements from then on show what remains of a
+// lab that rests.
 func (p *Play) takeDown() {
 	p.loop.stopAll()
 	p.loop.next = p.awaitRelease

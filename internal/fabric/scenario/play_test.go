@@ -320,7 +320,7 @@ func TestStoppedAtOnce(t *testing.T) {
 	}
 }
 
-// What a server has found is lost with its node, also when its client is done.
+// The findings of a server are lost with its node, also when its client is done.
 func TestServerDiesBeforeItTells(t *testing.T) {
 	topo := hosts(2)
 	w := pair("w", time.Second)
@@ -441,7 +441,7 @@ func TestStartedAheadOfItsTime(t *testing.T) {
 	}
 }
 
-// What one event brings about in the end may be what another has waited for.
+// An event may have waited for what another one brings about in the end.
 func TestConditionsOneBehindTheOther(t *testing.T) {
 	topo := hosts(2)
 	topo.Workloads = []topology.Workload{pair("w", time.Millisecond)}
@@ -461,7 +461,7 @@ func TestConditionsOneBehindTheOther(t *testing.T) {
 	want(t, s.logged("mark"), "1ms mark: first", "1ms mark: second")
 }
 
-// Who watches is told for how long nothing will run, if that is not over soon.
+// A watcher is told for how long nothing will run, if that is not over soon.
 func TestTimelineGoesOnWithoutWorkloads(t *testing.T) {
 	topo := hosts(2)
 	topo.Workloads = []topology.Workload{pair("w", 100*time.Millisecond)}

@@ -10,7 +10,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// progressInterval is how often a play says how far its workloads are.
+// progressInterval is the time between two reports of a play on the progress of its workloads.
 const progressInterval = time.Second
 
 // stallTime bounds how long a workload may go on without completing anything while the

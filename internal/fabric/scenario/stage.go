@@ -7,11 +7,11 @@
 // and waits for nothing: whatever takes time has a callback. So a scenario is the same
 // on both, and in virtual time the same seed makes the same report.
 //
-// It does not make the lab or take it down, moves no packet, and writes no file. What
-// connects and posts is package internal/node/workload; what the words of a file mean is package
-// topology.
+// It does not make the lab or take it down, moves no packet, and writes no file. Package
+// internal/node/workload connects and posts; package topology says what the words of a file
+// mean.
 //
-// Start reading at Stage, which is what others implement, then at Begin.
+// Start reading at Stage, which others implement, then at Begin.
 package scenario
 
 import (
@@ -37,7 +37,7 @@ type Stage interface {
 
 	// Serve has a host listen for the client of a flow, until Unserve.
 	Serve(node string, spec workload.Spec, at netip.AddrPort, done func(error))
-	// Run runs the client of a flow on a host, and calls back when it is done. The error is
+	// Run runs the client of a flow on a host, and calls back when it is done. The error says
 	// why it could not be started, or that the node went down; else the result has what
 	// went wrong.
 	Run(node string, spec workload.Spec, from netip.Addr, to netip.AddrPort, done func(workload.Result, error))

@@ -36,7 +36,7 @@ type fakeStage struct {
 	counter   map[string]func() uint64 // of every node, by name
 	transport map[string]uint64        // likewise, of its transport
 	exit      func(node string, c Command) (Exit, time.Duration)
-	// ready is how long a server takes to be so; less than 0: for ever.
+	// ready returns the time that a server takes to be ready; less than 0: for ever.
 	ready  func(topology.Readiness) time.Duration
 	inUse  provider.Usage
 	gone   time.Duration // when nothing is in use any more; 0: never

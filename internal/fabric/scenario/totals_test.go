@@ -69,7 +69,7 @@ func TestFairness(t *testing.T) {
 	}
 }
 
-// Whatever clients did and when: all of it is in the series, in order, in pieces that do
+// The series has all that clients did, whatever it was and when, in order, in pieces that do
 // not overlap.
 func TestSeriesHasEverything(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {

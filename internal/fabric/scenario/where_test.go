@@ -38,7 +38,7 @@ func TestLinkThatBoundsMost(t *testing.T) {
 	}
 }
 
-// What is looked for among counters is there under that name.
+// Every counter that is looked for exists under that name.
 func TestTroubleCounters(t *testing.T) {
 	for _, name := range troubleCounters {
 		if !slices.Contains(topology.Counters(), name) {

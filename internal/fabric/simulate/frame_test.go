@@ -109,8 +109,8 @@ func TestFramesAreUsedAgain(t *testing.T) {
 	}
 }
 
-// What is done to a packet some bits of which have flipped is what a kernel and a carrier
-// on sockets do.
+// A packet some bits of which have flipped is treated as a kernel and a carrier on sockets
+// treat it.
 func TestDamagedPackets(t *testing.T) {
 	l := up(t, pair("mtu: 4200"))
 	path, _ := l.topo.Path("a", "b")

@@ -11,8 +11,8 @@ import (
 	"github.com/ndklab/ndklab/provider"
 )
 
-// This file says which share of what a link can carry the workloads of a linkPlan get. What it
-// can carry is known of
+// This file says which share of a link's capacity the workloads of a linkPlan get. The capacity
+// is known of
 //   - a workload that runs alone: the link, what the workload has outstanding, or at first the
 //     window, which grows with each round trip, bounds it;
 //   - workloads that run at the same time, whose data goes the same direction, and each of which
@@ -22,7 +22,7 @@ import (
 // nothing to be sent any more.
 const leastGoodput = 0.95
 
-// Why what a link can carry is not known.
+// Reasons for which the capacity of a link is not known.
 const (
 	rateChanged  = "the rate changed"
 	bothWays     = "data went both ways, and acknowledgements with it"
@@ -31,7 +31,7 @@ const (
 	creditShared = "its queue pairs waited for credit"
 )
 
-// A goodput is what has been judged.
+// A goodput holds what has been judged.
 type goodput struct {
 	judged   []judgement
 	shared   int            // of the judged, that several workloads shared the link
@@ -187,18 +187,18 @@ func (w *workPlan) dataFrom() string {
 	return w.from
 }
 
-// cost is what a message counts in the window, in bytes.
+// cost returns what a message counts in the window, in bytes.
 func (p *linkPlan) cost(w *workPlan) float64 {
 	return float64(w.size + p.packets(w)*rc.PacketOverhead)
 }
 
-// packets is how many packets a message takes.
+// packets returns the number of packets that a message takes.
 func (p *linkPlan) packets(w *workPlan) int {
 	payload := rcPayload(p.mtu)
 	return (w.size + payload - 1) / payload
 }
 
-// outstanding is what a workload may have in flight at the most, likewise.
+// outstanding returns what a workload may have in flight at the most, likewise.
 func (p *linkPlan) outstanding(w *workPlan) float64 {
 	const chunk = 32 // packets that a READ on the wire asks for, of which there are 4 for each READ
 	depth := float64(min(w.depth, w.count/w.qps))
@@ -209,9 +209,9 @@ func (p *linkPlan) outstanding(w *workPlan) float64 {
 	return p.cost(w) * depth * float64(w.qps)
 }
 
-// least is how long a workload takes at the least that is alone, in seconds, and whether it
-// fills the link. What may be in flight grows with each round trip, from a few packets on a path
-// of which nothing is known (rc, window.go), up to what the workload has outstanding.
+// least returns the least time that a workload takes alone, in seconds, and whether it fills the
+// link. The bytes that may be in flight grow with each round trip, from a few packets on a path of
+// which nothing is known (rc, window.go), up to what the workload has outstanding.
 func (p *linkPlan) least(w *workPlan) (took float64, fills bool) {
 	const (
 		few    = 4       // packets

@@ -14,8 +14,8 @@ import (
 // bulk is a workload of many packets.
 var bulk = workload.Spec{Operation: topology.Write, Size: 64 << 10, Depth: 16, Count: 500, Verify: true}
 
-// Whatever happens to packets, what arrives is right, and a report has what was asked
-// for and what was achieved.
+// Messages arrive right, whatever happens to packets, and a report has what was asked for
+// and what was measured.
 func TestImpairedTraffic(t *testing.T) {
 	for _, settings := range []string{
 		"delay: 5ms", "delay: 1ms, jitter: 500us", "loss: 1%", "loss: {rate: 2%, burst: 5}", "duplicate: 5%", "delay: 1ms, reorder: 5%",
@@ -67,7 +67,7 @@ func TestSameFate(t *testing.T) {
 	}
 }
 
-// What a corrupting link has done is noticed by the ICRC, and counted.
+// The ICRC detects every packet that a link has corrupted, and each is counted.
 func TestCorruptionIsCounted(t *testing.T) {
 	l := up(t, pair("corrupt: 2%"))
 	l.begin(t, "a", "b", bulk).end(t)

@@ -111,7 +111,7 @@ func TestPausedNode(t *testing.T) {
 	}
 }
 
-// What comes for a node that is paused waits, as long as there is room: exactly what its file says.
+// Packets for a node that is paused wait, as long as there is room: exactly as much as its file says.
 func TestPausedNodeHasLittleRoom(t *testing.T) {
 	l := up(t, strings.Replace(pair("delay: 1ms, rate: 10gbit"), "b: {}", "b: {adapter: {receive_buffer: 208KiB}}", 1))
 	spec := long

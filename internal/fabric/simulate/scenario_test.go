@@ -46,7 +46,7 @@ topology:
     - {endpoints: ["client:eth0", "server:eth0"], ` + settings + "}\n" + rest
 }
 
-// Each kind of event changes the link while a workload runs. What was asked is the mean of what packets were asked.
+// Each kind of event changes the link while a workload runs. A report has the mean of the settings that packets met.
 func TestTimeline(t *testing.T) {
 	r, told := play(t, clientAndServer("delay: 1ms", `
 workloads:
@@ -209,7 +209,7 @@ timeline:
 	}
 }
 
-// What happens behind conditions and behind each other happens in that order, in a run of several workloads with checks.
+// Events behind conditions and behind each other happen in that order, in a run of several workloads with checks.
 func TestScenario(t *testing.T) {
 	r, told := play(t, `
 topology:

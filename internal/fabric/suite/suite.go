@@ -2,9 +2,9 @@
 // machine's shard has, gives each run a lab name of its own and a seed, and runs them,
 // several side by side if asked to, again if they fail and that is asked for.
 //
-// It neither reads topologies nor builds labs: what a file is, File says, and what it
-// takes to run one is a function that the caller passes in, so that real and simulated
-// labs are run alike. What became of each is an Outcome; reports are of package report.
+// It neither reads topologies nor builds labs: File says what a file is, and the caller
+// passes in a function that runs one, so that real and simulated labs are run alike. An
+// Outcome says what became of each; reports are of package report.
 //
 // Start reading at Plan and Run.
 package suite
@@ -52,7 +52,7 @@ type Outcome struct {
 	// Run is the report; of a run that could not be made it says so as a problem. It is
 	// nil if the run was interrupted before there was one.
 	Run *report.Run
-	// Err is why there is no report of the run itself; nil if there is.
+	// Err says why there is no report of the run itself; nil if there is.
 	Err error
 	// Again: it has failed, and is going to be run again.
 	Again bool

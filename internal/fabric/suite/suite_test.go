@@ -30,7 +30,7 @@ func passes(c Case, passed bool) *report.Run {
 	return r
 }
 
-// verdicts is what became of cases, in words.
+// verdicts returns what became of cases, in words.
 func verdicts(r Result) []string {
 	var words []string
 	for _, o := range r.Outcomes {

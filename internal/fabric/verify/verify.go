@@ -23,8 +23,8 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// Probes say what is sent in each direction. What is 0 is chosen so that
-// it suits the link.
+// Probes say what is sent in each direction. Values of 0 are replaced by
+// those that suit the link.
 type Probes struct {
 	Count     int // at most MaxProbes
 	PerSecond int
@@ -34,7 +34,7 @@ type Probes struct {
 // MaxProbes bounds Probes.Count: each is remembered.
 const MaxProbes = 1_000_000
 
-// What is sent unless something else is asked for.
+// Defaults of what is sent.
 const (
 	usualCount     = 1000
 	usualPerSecond = 1000
@@ -168,7 +168,7 @@ func (p *Direction) judge(figure string, got, low, high float64, format func(flo
 	p.Found.Findings = append(p.Found.Findings, f)
 }
 
-// What a burst is that shows a rate.
+// Parameters of a burst that shows a rate.
 const (
 	burstTime   = 200 * time.Millisecond // how long the link takes for it
 	burstLeast  = 50                     // probes
@@ -204,8 +204,8 @@ func (p *Direction) Burst(ctx context.Context) error {
 		PerSecond: max(1, int(burstFaster*rate/wireBits(size))),
 		Count:     max(burstLeast, min(burstMost, int(rate*burstTime.Seconds()/wireBits(size)))) + int(float64(p.Asked.Burst)*8/wireBits(size)),
 	}
-	// What a full queue drops has not crossed: no more than it holds, in probes small
-	// enough that this is a burst.
+	// Probes that a full queue drops have not crossed: a burst is no more than the queue
+	// holds, in probes small enough that this is a burst.
 	if n := queued(p.Asked, size, o.Count); n < o.Count {
 		if n < burstLeast {
 			size = max(probe.MinSize, size*n/burstLeast)

@@ -9,7 +9,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// What is sent suits the link: its MTU, and half of its rate at most.
+// The probes suit the link: its MTU, and half of its rate at most.
 func TestPrepare(t *testing.T) {
 	spec := &topology.Link{MTU: 1500}
 	for _, tt := range []struct {

@@ -38,7 +38,7 @@ var clocked = []string{
 	"internal/node/workload", "topology", "internal/fabric/scenario",
 }
 
-// forbiddenImports are what a core package has no use for.
+// forbiddenImports lists the packages that a core package has no use for.
 var forbiddenImports = []string{
 	"os", "os/exec", "os/signal", "net", "net/http", "sync", "sync/atomic", "syscall", "io/fs", "crypto/rand",
 	"golang.org/x/sys/unix", "github.com/vishvananda/netlink",
