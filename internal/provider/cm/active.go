@@ -7,7 +7,7 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/roce/mad"
 )
 
-// ConnectParams are what Connect asks the peer for.
+// ConnectParams describe the connection that Connect asks the peer for.
 type ConnectParams struct {
 	Local, Remote      netip.AddrPort // of one family; the ports are rdma_cm's
 	QPN                uint32
@@ -23,9 +23,8 @@ type ConnectParams struct {
 	PrivateData        []byte // at most mad.ConsumerPrivateData; copied
 }
 
-// Connect asks a peer for a connection. What becomes of it is told by one of
-// ConnectReply, Rejected and ConnectFailed. The error is about p: nothing was
-// sent then.
+// Connect asks a peer for a connection. One of ConnectReply, Rejected and
+// ConnectFailed tells the outcome. The error is about p: nothing was sent then.
 func (e *Endpoint) Connect(now time.Duration, p ConnectParams) (ID, error) {
 	if len(p.PrivateData) > mad.ConsumerPrivateData {
 		return 0, errTooLong("connect", p.PrivateData, mad.ConsumerPrivateData)

@@ -9,7 +9,7 @@
 // parameters, which it carries between the two ends without changing them, and
 // of listeners only what Config.Refuses answers.
 //
-// Whoever drives an Endpoint serialises the calls on it and, after each call that
+// The caller of an Endpoint serialises the calls on it and, after each call that
 // takes the time, drains NextDatagram and NextEvent and wakes up at Deadline to
 // call HandleTimeout. Calling back into the Endpoint between two NextEvents is
 // fine.
@@ -26,7 +26,7 @@
 //
 // The last event of every connection is TimewaitOver, whatever happened before.
 //
-// What is refused by a REJ, and why (roce.md 10.5):
+// An Endpoint refuses by a REJ for these reasons (roce.md 10.5):
 //
 //	no resources           REQ, if Config.Refuses says so
 //	timeout                what we have asked for or accepted, and not heard of for long
@@ -116,8 +116,8 @@ type Config struct {
 	// peer to ask for instead. Nil stands for 5.
 	MaxMTU func(local netip.Addr) uint8
 
-	// Timeout is how long a REQ, REP or DREQ is repeated without any answer before
-	// the attempt is given up. Default 30 s, about half of what Linux takes:
+	// Timeout bounds the time for which a REQ, REP or DREQ is repeated without any
+	// answer; then the attempt is given up. Default 30 s, about half of what Linux takes:
 	// longer than any outage that a connection should survive, shorter than a
 	// person's patience.
 	Timeout time.Duration
@@ -125,9 +125,9 @@ type Config struct {
 	// peer asks for more time (MRA), or while Heard says that the answer may be on its way.
 	// Default 90 s: above the 69 s that Linux asks for at once.
 	EstablishTimeout time.Duration
-	// Heard is when packets of connections last came from an address, and whether the answer
-	// to what was sent there at a time may be behind them. It must not call the Endpoint.
-	// Nil stands for never.
+	// Heard returns the time at which packets of connections last came from an address, and
+	// whether the answer to what was sent there at sentAt may be behind them. It must not call
+	// the Endpoint. Nil stands for never.
 	Heard func(remote netip.Addr, sentAt time.Duration) (at time.Duration, behind bool)
 }
 
@@ -135,7 +135,7 @@ const (
 	defaultTimeout          = 30 * time.Second
 	defaultEstablishTimeout = 90 * time.Second
 
-	// What we announce, as Linux does over RoCE (roce.md 12.3).
+	// We announce these values, as Linux does over RoCE (roce.md 12.3).
 	responseTimeout mad.Timeout = 20 // 4.3 s
 	packetLifeTime  mad.Timeout = 16 // 268 ms
 	maxRetries                  = 15
@@ -220,9 +220,9 @@ func (e *Endpoint) HandleTimeout(now time.Duration) {
 	}
 }
 
-// Handle takes the payload of a UD packet that came to QP 1 with mad.QKey. What
-// is no message of connection management is ignored, and what fits no connection
-// is ignored or refused, as the protocol wants it. IPv4 addresses are not
+// Handle takes the payload of a UD packet that came to QP 1 with mad.QKey. It
+// ignores all but messages of connection management, and ignores or refuses those
+// that fit no connection, as the protocol wants it. IPv4 addresses are not
 // IPv4-mapped. b is not kept.
 func (e *Endpoint) Handle(now time.Duration, local, remote netip.Addr, b []byte) {
 	h, err := mad.DecodeHeader(b)

@@ -8,7 +8,7 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/roce/mad"
 )
 
-// A state is where a connection stands (roce.md section 11).
+// A state is one of the states of a connection (roce.md section 11).
 type state uint8
 
 const (
@@ -131,8 +131,8 @@ func (c *connection) close(now time.Duration) {
 		hold = max(hold, rejectMemory)
 	}
 	if !c.connected {
-		// The peer may try again with the same QP. What it sent, if it took the
-		// connection for established, went to a QP of ours that is not used again.
+		// The peer may try again with the same QP. If it took the connection for
+		// established, its packets went to a QP of ours that is not used again.
 		c.endpoint.connections.forgetQPN(c)
 	}
 	c.state = closed

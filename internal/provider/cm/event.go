@@ -21,8 +21,8 @@ type ConnectRequest struct {
 	QPN           uint32
 	StartingPSN   uint32 // of our first request: the receiver chooses (roce.md 5)
 	MTU           uint8  // code of the path MTU, 1 (256) to 5 (4096)
-	// ResponderResources is how many READs the peer answers at once, and
-	// InitiatorDepth how many it wants to have outstanding.
+	// ResponderResources is the number of READs that the peer answers at once, and
+	// InitiatorDepth the number that it wants to have outstanding.
 	ResponderResources uint8
 	InitiatorDepth     uint8
 	RetryCount         uint8

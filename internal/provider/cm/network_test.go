@@ -301,7 +301,7 @@ func (n *network) empty() {
 	}
 }
 
-// count is how many messages of a kind the host has sent.
+// count returns the number of messages of a kind that the host has sent.
 func (h *host) count(a mad.Attribute) int {
 	n := 0
 	for _, d := range h.sent {

@@ -7,7 +7,7 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/roce/mad"
 )
 
-// AcceptParams are what Accept tells the peer.
+// AcceptParams hold the parameters of the answer that Accept gives to the peer.
 type AcceptParams struct {
 	QPN                uint32
 	StartingPSN        uint32 // of the peer's first request: the receiver chooses (roce.md 5)
@@ -20,8 +20,8 @@ type AcceptParams struct {
 	PrivateData        []byte // at most mad.REPPrivateData; copied
 }
 
-// Accept consents to a ConnectRequest. What becomes of it is told by Established
-// or AcceptFailed.
+// Accept consents to a ConnectRequest. Established or AcceptFailed tells the
+// outcome.
 func (e *Endpoint) Accept(now time.Duration, id ID, p AcceptParams) error {
 	if len(p.PrivateData) > mad.REPPrivateData {
 		return errTooLong("accept", p.PrivateData, mad.REPPrivateData)

@@ -56,7 +56,7 @@ func TestMRARunsOut(t *testing.T) {
 		t.Errorf("gave up at %v", n.now())
 	}
 
-	// Whatever service timeout a peer asks for, the wait has its limit.
+	// The wait has its limit, whatever service timeout a peer asks for.
 	n, active, passive = pair(t)
 	n.drop = dropAll(mad.AttributeREQ)
 	a = active.connect(passive, 0x11)

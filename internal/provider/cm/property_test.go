@@ -91,7 +91,7 @@ func (w *world) within(d time.Duration, f func()) {
 	w.clock.AfterFunc(time.Duration(w.whim.Int64N(int64(d))), f)
 }
 
-// patience is how long a consumer takes: usually moments, at times far too long.
+// patience returns the time that a consumer takes: usually moments, at times far too long.
 func (w *world) patience() time.Duration {
 	if w.chance(4) {
 		return 20 * time.Second
@@ -249,7 +249,7 @@ func (p *party) decideReply() {
 	p.h.settle()
 }
 
-// live is what a consumer does with a connection: keep it or end it.
+// live has a consumer keep its connection or end it.
 func (p *party) live() {
 	switch p.w.whim.IntN(5) {
 	case 0, 1:
@@ -313,8 +313,8 @@ func (w *world) run(connects int, cutFor time.Duration) {
 		}
 	}
 
-	// With nothing lost for good, both ends agree. What remains can be ended,
-	// whether the other end knows of it or not.
+	// With nothing lost for good, both ends agree. The connections that remain can be
+	// ended, whether the other end knows of them or not.
 	w.loss = 0
 	for _, p := range left {
 		peer := w.parties[w.other(p.h)][p.peer]

@@ -249,7 +249,7 @@ func TestRejection(t *testing.T) {
 	}
 }
 
-// TestTimeoutREJ is what Linux sends when it gives up on a REQ: the peer can be
+// TestTimeoutREJ: when Linux gives up on a REQ it sends a REJ whose sender can be
 // found only by the GUID in the ARI.
 func TestTimeoutREJ(t *testing.T) {
 	_, active, passive := pair(t)
@@ -333,7 +333,8 @@ func TestStrayREQRejection(t *testing.T) {
 	active.none()
 }
 
-// TestUnknownConnection is what messages for IDs that nobody knows draw.
+// TestUnknownConnection: some kinds of message are answered when they are for an ID
+// that nobody knows, others are not.
 func TestUnknownConnection(t *testing.T) {
 	_, h, other := pair(t)
 	for _, tt := range []struct {

@@ -31,7 +31,8 @@ func dropFirst(kind mad.Attribute) func(mad.Attribute) bool {
 	}
 }
 
-// resends is when a host sent its only kind of message, until it gave up.
+// resends returns the times at which a host sent its only kind of message, and the
+// time at which it gave up.
 func resends(n *network, h *host, over func() bool) (at []time.Duration, gaveUp time.Duration) {
 	seen := len(h.sent)
 	at = []time.Duration{n.now()}

@@ -34,7 +34,7 @@ type routed struct{ share, place int }
 const rememberedREQs = 1 << 14
 
 // Route returns the share that a datagram which came from a remote to a local address is for.
-// What is for nobody in particular is for share 0.
+// Datagrams for nobody in particular are for share 0.
 func (r *Router) Route(local, remote netip.Addr, b []byte) int {
 	h, err := mad.DecodeHeader(b)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // others learn of an Endpoint's connections by NextChange, and when its process
 // is gone one of them ends these, by Adopt.
 
-// MaxShares is how many Endpoints one adapter can have.
+// MaxShares bounds the number of Endpoints that one adapter has.
 const MaxShares = 1 << (32 - shareShift)
 
 const (
@@ -27,7 +27,7 @@ func (id ID) Share() int { return int(id >> shareShift) }
 // next returns the ID that follows in the circle of one share's.
 func (id ID) next() ID { return id&^idMask | (id+1)&idMask }
 
-// A State is where a connection stands.
+// A State is the state of a connection in its Record.
 type State uint8
 
 // The states.
@@ -54,7 +54,7 @@ func (s State) String() string {
 	return fmt.Sprintf("state %d", uint8(s))
 }
 
-// A Record is what there is to know of a connection from outside, and what it
+// A Record describes a connection as it is known from outside, and has what it
 // takes to end it in its Endpoint's stead.
 type Record struct {
 	ID            ID
@@ -90,8 +90,8 @@ func (c *connection) noteChange() {
 
 // NextChange takes the connection that changed first since it was last taken,
 // as it is now; false if there is none. The last change of a connection is that
-// it is Closed. Who takes the changes before the datagrams knows of every
-// connection before its peer does.
+// it is Closed. A caller that takes the changes before the datagrams knows of
+// every connection before its peer does.
 func (e *Endpoint) NextChange() (Record, bool) {
 	c, ok := e.changes.pop()
 	if !ok {

@@ -18,8 +18,8 @@ type meeting struct {
 	peerQPN    uint32
 }
 
-// meetings bring a connection about, as far as their name says. What is sent
-// later goes nowhere.
+// meetings bring a connection about, as far as their name says. Messages that are
+// sent later go nowhere.
 var meetings = []struct {
 	name  string
 	reach func(n *network, active, passive *host) meeting
@@ -92,7 +92,8 @@ var meetings = []struct {
 	}},
 }
 
-// messages are what the peer can say of the connection, first said or repeated.
+// messages are all that the peer can send about the connection, for the first time
+// or again.
 var messages = []struct {
 	name string
 	make func(m *meeting) interface{ Append([]byte) []byte }

@@ -8,8 +8,8 @@ import (
 )
 
 // TestStranger: whoever knows all numbers of a connection but has another address than
-// its peer does not change it, whatever it says and wherever the connection stands. What
-// names it is counted.
+// its peer does not change it, whatever it says and wherever the connection stands.
+// Messages that name the connection are counted.
 func TestStranger(t *testing.T) {
 	for _, s := range meetings {
 		for _, m := range messages {

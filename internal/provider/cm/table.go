@@ -22,9 +22,9 @@ type table struct {
 	strays uint64 // see Endpoint.Strays
 }
 
-// What a peer calls a connection or a queue pair: its numbers mean something together
-// with its adapter's GUID, which anybody can claim, and with its address, which makes a
-// stranger's claim another key.
+// A peerKey names a connection, and a qpnKey a queue pair, as a peer does: its numbers
+// mean something together with its adapter's GUID, which anybody can claim, and with its
+// address, which makes a stranger's claim another key.
 type peerKey struct {
 	remote netip.Addr
 	guid   uint64

@@ -7,7 +7,7 @@
 package descriptor
 
 // Opened, unless it is nil, is called with each socket that is opened and stays open. It is set before there is a device.
-// That a socket is closed is not told: its number may be another's then.
+// Nobody is told when a socket is closed: its number may be another's then.
 var Opened func(fd int)
 
 // Note tells of a socket.

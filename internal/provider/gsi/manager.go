@@ -135,8 +135,8 @@ func (m *Manager) Close() {
 	}
 }
 
-// Receive takes management datagrams, which are lent. What each leads to is done before the next is looked at, so that
-// a listener's backlog counts the requests of one batch, too. The lock is not held.
+// Receive takes management datagrams, which are lent. It carries out all that one leads to before it looks at the next,
+// so that a listener's backlog counts the requests of one batch, too. The lock is not held.
 func (m *Manager) Receive(packets []roce.Received) {
 	m.Lock()
 	defer m.Unlock()

@@ -8,8 +8,8 @@
 // A sender counts the bytes that it has sent to one receive buffer of a peer. Behind some of them it sends
 // a Mark (package mad), which says how many there were. The peer answers each Mark when it has taken it out of the buffer:
 // then it has taken out what was sent before, or that was lost, which makes no difference. So nothing that
-// is lost stays counted, and the peer keeps no account. What is lost of Marks and Answers is made up for by
-// those that follow; when none does, the Mark is sent again.
+// is lost stays counted, and the peer keeps no account. Later Marks and Answers make up for those that are
+// lost; when none follows, the Mark is sent again.
 //
 // Only adapters of our kind answer. A sender does not wait for a peer that has not answered for a while, until that peer
 // answers.
@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// FirstWindow is how many bytes may be under way to a peer that has not answered yet. Some ten peers may begin
-	// at once with the least receive buffer that Linux gives.
+	// FirstWindow bounds the bytes under way to a peer that has not answered yet. Some ten peers may begin at once
+	// with the least receive buffer that Linux gives.
 	FirstWindow = 32 << 10
 	// MinWindow is the least window, with room for two packets of 4 KiB.
 	MinWindow = 10 << 10
@@ -34,7 +34,7 @@ const (
 	marksPerWindow    = 4
 	minMarksPerWindow = 2
 	superPacket       = 64 << 10
-	// unpacedInterval is how many bytes lie between Marks to a peer that does not answer.
+	// unpacedInterval is the number of bytes between Marks to a peer that does not answer.
 	unpacedInterval = 1 << 20
 
 	// A Mark that is not answered while somebody waits is sent again after minInterval at least, and after firstInterval
@@ -106,7 +106,7 @@ func (p *Path) HandleAnswer(now time.Duration, a *mad.Answer) {
 	}
 	p.taken, p.takenAt, p.next = a.Sent, now, 0
 	p.answered, p.unpaced = true, false
-	// What is on its way takes no room in the buffer: as much as is taken in the shortest round trip.
+	// Bytes on their way take no room in the buffer: as many as the peer takes in the shortest round trip.
 	held := float64(a.Sent-a.Taken) * float64(p.shortest) / float64(max(1, now-a.Since))
 	p.window = max(uint64(a.Window), MinWindow) + uint64(held)
 }

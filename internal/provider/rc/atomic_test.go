@@ -65,7 +65,7 @@ func TestAtomicsOnce(t *testing.T) {
 		if n := e.count(8); n != 41 {
 			t.Errorf("selective %t: %d", selective, n)
 		}
-		// What a READ or another atomic of that number would be was never asked for.
+		// Nobody has asked for a READ, or for another atomic, of that number.
 		e.hear(readOf(103, 0, 1))
 		e.hear(addOf(103, 8, 1))
 		e.say()

@@ -17,15 +17,15 @@ func (q *QP) SetRoundTrip(known time.Duration, crowded bool) {
 	q.requester.window.setPath(known, crowded)
 }
 
-// A PathEstimate is what a QP has found out of the path to its peer.
+// A PathEstimate describes the path to a QP's peer as the QP has found it.
 type PathEstimate struct {
 	// RoundTrip is the shortest that is known: what SetRoundTrip told, or what this connection has found out since.
 	RoundTrip time.Duration
 	// Slow is about how long acknowledgements take lately, up to twice as much, and 0 if that is nothing to be told
 	// to others.
 	Slow time.Duration
-	// Answered is when the latest packet was sent that the peer is known to have answered, or
-	// earlier: on this connection or as SetPath told.
+	// Answered is the time at which the latest packet was sent that the peer is known to have
+	// answered, or an earlier time: on this connection or as SetPath told.
 	Answered time.Duration
 }
 

@@ -78,7 +78,7 @@ func TestDuplicateReadAcrossTheWrap(t *testing.T) {
 		e.hear(readOf(roce.PSNAdd(0xFFFFFE, i), 8+256*uint64(i), 1024-256*uint32(i)))
 		e.at(0, want)
 	}
-	// What the peer has is what it asks for: nothing is executed again behind it.
+	// The peer gets only what it asks for: nothing is executed again behind it.
 	e.hear(write(2))
 	e.at(0, "ack 2 msn 2")
 }

@@ -9,7 +9,7 @@ import "github.com/ndklab/ndklab/internal/provider/roce"
 // gap before it has closed as if it arrived then. So whatever holds of the order
 // in which memory changes, or of errors, holds with loss as without.
 //
-// What the requester is told:
+// Two packets inform the requester:
 //
 //	ACK                     as ever: everything up to a PSN has been executed
 //	SelectiveAcknowledge    that, and what is kept beyond
@@ -39,7 +39,7 @@ import "github.com/ndklab/ndklab/internal/provider/roce"
 const earlyBytes = 32 << 20
 
 // An EarlyMemory counts the bytes that all QPs of an adapter together take to keep early
-// packets in, and bounds them. Whoever drives QPs that share one makes it safe for as many
+// packets in, and bounds them. The owner of QPs that share one makes it safe for as many
 // callers as there are calls of QPs at once.
 type EarlyMemory interface {
 	// Take reserves bytes for the caller; false if fewer are left. Give returns them.

@@ -2,7 +2,7 @@ package rc
 
 import "time"
 
-// A Modification has what may change of a QP that is Ready. What is nil stays as it is.
+// A Modification has what may change of a QP that is Ready. A field that is nil changes nothing.
 type Modification struct {
 	Rights      *Rights // what the peer may do, from its next packet on
 	MinRNRTimer *uint8  // Connection.MinRNRTimer

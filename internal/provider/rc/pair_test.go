@@ -114,7 +114,7 @@ func (w *path) send(p *roce.Packet) {
 	now := w.clock.Now()
 	arrive := w.delay
 	if w.rate > 0 {
-		// What is queued is what a receive buffer would have to hold.
+		// A receive buffer would have to hold all that is queued.
 		queued := int(float64(max(0, w.idleAt-now).Seconds()) * w.rate / 8)
 		w.longest = max(w.longest, queued)
 		if w.buffer > 0 && queued > w.buffer {

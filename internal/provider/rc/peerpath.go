@@ -7,7 +7,7 @@ type Path struct {
 	// Slow is the PathEstimate of another connection. On a path that is slow the first
 	// answer is waited for as long as later ones.
 	Slow time.Duration
-	// Heard is when anything last came from the address.
+	// Heard is the time at which anything last came from the address.
 	Heard time.Duration
 	// Answered is the latest of the PathEstimates of all connections.
 	Answered time.Duration
@@ -22,8 +22,8 @@ type Path struct {
 //
 // A path keeps the order of packets. So when another connection has had an answer to what it
 // sent after the question, the peer's host is there and its queue pair gone. One that
-// has nothing to send is made to ask for that (Probe). Whatever is known of the path, the wait ends
-// after longestSilence.
+// has nothing to send is made to ask for that (Probe). The wait ends after longestSilence,
+// whatever is known of the path.
 type peerPath struct {
 	known   Path          // but Answered may be of this connection
 	askedAt time.Duration // when the peer was first asked since it last said anything

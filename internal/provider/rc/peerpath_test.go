@@ -126,7 +126,7 @@ func TestMayHoldAnswer(t *testing.T) {
 }
 
 // TestAnswered: every kind of answer says what the peer has got to: when that was sent, or
-// less. What others on the path know is not forgotten for that, nor the other way round.
+// less. It does not make the QP forget what others on the path know, nor the other way round.
 func TestAnswered(t *testing.T) {
 	const ms = time.Millisecond
 	e := newReady(t, nil)

@@ -17,8 +17,8 @@ import (
 // executed (IBTA C9-105; roce.md 7.4). TCP probes an idle peer in the same way (RFC
 // 1122, 4.2.3.6).
 //
-// What was sent before the probe arrives before it. So an acknowledgement that moves
-// nothing is the answer that what is missing is lost, and only then it is sent again.
+// Packets that were sent before the probe arrive before it. So an acknowledgement that
+// moves nothing is the answer that what is missing is lost, and only then it is sent again.
 // One that moves something may be for the packets themselves, and the timer starts anew.
 type probe struct {
 	at  time.Duration // when the first was sent that is not answered

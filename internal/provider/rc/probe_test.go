@@ -250,7 +250,8 @@ func TestProbeIsAnswered(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 
-	// What came after it is another matter, which the answer is not to be taken for.
+	// The answer does not cover requests that came after the probe, and is not to be taken
+	// for their acknowledgement.
 	e.hear(probeOf(100), probeOf(100))
 	e.say("ack 100 msn 2", "ack 100 msn 2")
 	e.hear(probeOf(100), write(102))
@@ -322,8 +323,9 @@ func TestDeepQueue(t *testing.T) {
 	}
 }
 
-// TestLostProbes: probes and their answers are lost like all else. What is lost a second
-// time is asked for anew, and not after the answers to all probes that ever were sent.
+// TestLostProbes: probes and their answers are lost like all else. Packets that are lost a
+// second time are asked for anew, and not only after the answers to all probes that were
+// ever sent.
 func TestLostProbes(t *testing.T) {
 	const most = 2 * time.Minute
 	for _, selective := range []bool{false, true} {
@@ -343,7 +345,7 @@ func TestLostProbes(t *testing.T) {
 }
 
 // TestProbeOfREADs: where READs are all that rxe has executed, it acknowledges a probe by
-// the number before 0. Whether that is before or ahead of ours, the READ was lost.
+// the number before 0. The READ was lost, whether that is before or ahead of ours.
 func TestProbeOfREADs(t *testing.T) {
 	for _, acknowledged := range []uint32{0xFFFFFF, 99, 101, 0x700000} {
 		e := newReady(t, nil)

@@ -27,7 +27,7 @@ const (
 	slotSize    = 8 << 10
 )
 
-// A model is what one end should see in the end.
+// A model holds all that one end should see in the end.
 type model struct {
 	target   []byte
 	counts   []byte
@@ -343,9 +343,9 @@ func checkCounters(t *rapid.T, e, peer *end, route path) {
 
 // TestEndsInOrder ends a connection that is busy: a request fails, or the QP is
 // flushed, whichever comes first. Every request completes once, in order: with
-// success up to the end, flushed from there on but for the one that failed. What
-// is silent may be missing before the end. Local operations are performed once
-// each, in order, as far as the end lets them, and none thereafter.
+// success up to the end, flushed from there on but for the one that failed. Silent
+// ones may be missing before the end. Local operations are performed once each, in
+// order, as far as the end lets them, and none thereafter.
 func TestEndsInOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		c := testConnection

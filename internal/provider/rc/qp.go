@@ -8,7 +8,7 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/roce"
 )
 
-// What Connect and Post refuse. The QP is as before.
+// Connect and Post refuse with these errors. The QP is as before.
 var (
 	ErrState     = errors.New("not possible in this state")
 	ErrFull      = errors.New("as many requests outstanding as the queue is deep")
@@ -138,7 +138,7 @@ func (q *QP) Handle(now time.Duration, h *roce.Header, payload []byte) {
 // given. A message of which something cannot be copied fails when the rest of it arrives.
 func (q *QP) FinishPlacing() { q.config.placed() }
 
-// burst is how many packets in a row Next takes from one half of the QP while
+// burst bounds the packets in a row that Next takes from one half of the QP while
 // the other has some too: enough for a carrier to merge, few enough not to
 // starve the other.
 const burst = 16
@@ -209,8 +209,8 @@ func (q *QP) HandleTimeout(now time.Duration) {
 	}
 }
 
-// ExtendTimeouts has the QP give up later by d, the time for which nobody was there to hear the peer. What
-// is in flight is no measure of the round trip then.
+// ExtendTimeouts has the QP give up later by d, the time for which nobody was there to hear the peer. Packets
+// in flight are no measure of the round trip then.
 func (q *QP) ExtendTimeouts(d time.Duration) {
 	q.requester.window.timed = 0
 	q.requester.timers.extend(d)

@@ -76,7 +76,7 @@ type SGE struct {
 	Token   uint32
 }
 
-// Access is what is to be done to memory.
+// Access says how memory is to be accessed, and from which end.
 type Access uint8
 
 // The accesses.
@@ -122,7 +122,7 @@ type Memory interface {
 	InvalidateLocal(token uint32) bool
 }
 
-// A LocalOperation is what OpBind, OpFastRegister and OpInvalidate do.
+// A LocalOperation carries out an OpBind, OpFastRegister or OpInvalidate.
 type LocalOperation interface {
 	// Perform carries it out, at most once, from within Next. It must not call
 	// the QP. Success means that it has taken effect; any other status but
@@ -145,8 +145,8 @@ type Request struct {
 	Solicited bool
 
 	// Operand is the number that OpFetchAdd adds, OpAtomicWrite stores, and OpCompareSwap stores where it
-	// finds Compare. What was there before goes into the first 8 bytes of the SGL, in host
-	// order; OpAtomicWrite does not tell.
+	// finds Compare. The number that was there before goes into the first 8 bytes of the SGL, in
+	// host order; OpAtomicWrite does not tell it.
 	Operand, Compare uint64
 
 	Local LocalOperation // of OpBind, OpFastRegister and OpInvalidate
@@ -162,7 +162,7 @@ type Receive struct {
 	SGL     []SGE
 }
 
-// Receives is where the responder takes receives from: the QP's own queue or
+// Receives is the queue that the responder takes receives from: the QP's own or
 // one shared with others.
 type Receives interface {
 	// Take moves the oldest receive to r, its SGL into the space that r.SGL
@@ -201,7 +201,8 @@ type Config struct {
 	Early  EarlyMemory // nil: only earlyBytes bounds it
 }
 
-// A Connection is what the two ends agree on (roce.md sections 10 and 11).
+// A Connection has the parameters that the two ends agree on (roce.md sections 10
+// and 11).
 type Connection struct {
 	RemoteQPN   uint32
 	SendPSN     uint32 // of our first request
@@ -218,20 +219,20 @@ type Connection struct {
 	MTU                int // payload bytes per packet: 256, 512, 1024, 2048 or 4096
 	InitiatorDepth     int // READs and atomics we may have outstanding
 	ResponderResources int // and the peer
-	// AckTimeout and RetryCount are what a NIC would retry by: with nothing
+	// AckTimeout and RetryCount are those that a NIC would retry by: with nothing
 	// acknowledged for RetryCount+1 AckTimeouts, the QP gives up. Resending is
 	// sooner (see roundTrip). An AckTimeout of 0 is for ever.
 	AckTimeout    time.Duration
 	RetryCount    int
 	RNRRetryCount int // 7 is for ever
-	// AckDelay is how long the peer says it may take to acknowledge. Resending is
-	// not sooner, unless it has been much quicker so far. Peers of our kind say
-	// nothing, as they always are.
+	// AckDelay is the longest time that the peer says it may take to acknowledge.
+	// Resending is not sooner, unless the peer has been much quicker so far. Peers
+	// of our kind announce none, as they are always quicker.
 	AckDelay time.Duration
-	// Credit is how many bytes may be in flight beyond what the path itself
-	// holds: the receive buffer that was really granted at the end where it is
-	// smaller, since the responses to READs fill our own. A packet counts as
-	// its payload and PacketOverhead bytes.
+	// Credit bounds the bytes in flight beyond what the path itself holds: it is
+	// the receive buffer that was really granted at the end where it is smaller,
+	// since the responses to READs fill our own. A packet counts as its payload
+	// and PacketOverhead bytes.
 	Credit int
 }
 

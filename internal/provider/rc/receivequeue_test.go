@@ -61,7 +61,7 @@ func TestReceiveQueue(t *testing.T) {
 		take()
 	}
 
-	// What was taken is the taker's: posting more does not change it.
+	// A receive that was taken is the taker's: posting more does not change it.
 	post(nil)
 	take()
 	mine := r.SGL[0].Length

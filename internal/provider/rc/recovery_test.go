@@ -12,8 +12,8 @@ import (
 // what comes early, as every foreign one does (roce.md 6.4, 6.5). Without a loss
 // it is one round trip.
 //
-// What is followed by other packets is missed at once, and costs one round
-// trip more. What is not is the timer's: that takes a round trip and a quarter, or
+// A lost packet that others follow is missed at once, and costs one round trip
+// more. One that none follow is missed by the timer: that takes a round trip and a quarter, or
 // the least of 1 ms. Then a probe takes one round trip, and two if packets before the one
 // that is lost have arrived and did not ask for an acknowledgement. Before the first
 // acknowledgement the timer takes twice the handshake, and 5 ms at least.
@@ -51,7 +51,7 @@ func TestRecovery(t *testing.T) {
 			[...]time.Duration{200 * us, 2 * ms, 100 * ms}, [...]time.Duration{200 * us, 2 * ms, 100 * ms}},
 		{"a READ response in the middle", OpRead, 3, none, is(roce.ReadResponseMiddle),
 			[...]time.Duration{200 * us, 2 * ms, 100 * ms}, [...]time.Duration{200 * us, 2 * ms, 100 * ms}},
-		// What came before the last has been a sample: its deviation is half of it.
+		// The responses before the last have made a sample: its deviation is half of it.
 		{"the last READ response", OpRead, 3, none, is(roce.ReadResponseLast),
 			[...]time.Duration{1300 * us, 6 * ms, 300 * ms}, [...]time.Duration{1300 * us, 4250 * us, 212500 * us}},
 	} {

@@ -46,7 +46,7 @@ func TestRepair(t *testing.T) {
 	e.at(23*ms, "send only 107 (1) ask")
 	says(28*ms, reporting(102, 106, 1, 2, 3))
 	e.at(28*ms, "")
-	// What was sent well after 102 has arrived; there is no need to wait.
+	// A packet that was sent well after 102 has arrived; there is no need to wait.
 	says(31*ms, reporting(102, 107, 1, 2, 3, 4))
 	e.at(31*ms, "send only 102 (1) ask")
 	says(39*ms, ack(107, roce.SyndromeACK))
@@ -96,8 +96,8 @@ func TestRepairOfReads(t *testing.T) {
 	e.completed("send ok 3", "read ok 4")
 }
 
-// TestRepairAfterTimeout: when nothing is heard, a probe asks. What was sent before it
-// and has not arrived when it is answered is lost.
+// TestRepairAfterTimeout: when nothing is heard, a probe asks. Packets that were sent
+// before it and have not arrived when it is answered are lost.
 func TestRepairAfterTimeout(t *testing.T) {
 	e := newReady(t, selectively)
 	e.qp.requester.timers.roundTrip.sample(time.Millisecond)

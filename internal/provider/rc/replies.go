@@ -7,7 +7,7 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/roce"
 )
 
-// Replies are what a responder has to send, in the order of the requests
+// replies hold all that a responder has to send, in the order of the requests
 // (roce.md 7.2): first the responses to READs, then at most one
 // acknowledgement or NAK. One is enough, since each covers everything before
 // it, and so do the responses to a READ.
@@ -31,7 +31,7 @@ type replies struct {
 	repeats []read
 }
 
-// maxRepeats is how many requests to repeat part of a READ may wait. More are
+// maxRepeats bounds the requests to repeat part of a READ that wait. More are
 // dropped, as if lost.
 const maxRepeats = 256
 
@@ -49,7 +49,7 @@ type read struct {
 	length     int64
 	msn        uint32
 
-	// What was last asked for: all of it, or in a retry the rest of it.
+	// The part that was last asked for: all of it, or in a retry the rest of it.
 	from, next, to int64
 	stop           int64 // bytes of the whole READ before to
 	again          bool

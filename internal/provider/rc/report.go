@@ -6,11 +6,11 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/roce"
 )
 
-// reports are what the requester is to be told of early packets.
+// reports has the reports of early packets that the requester is to be sent.
 type reports struct{ pending []report }
 
-// maxReports is how many may wait: they cover what arrives at one go. More are
-// dropped, as if lost.
+// maxReports bounds the reports that wait: they cover what arrives at one go. More
+// are dropped, as if lost.
 const maxReports = 64
 
 // A report is about the newest packet and those before it, as far as mapBits

@@ -198,7 +198,7 @@ func TestReadsAreSplit(t *testing.T) {
 	hear(roce.ReadResponseLast, 131, 256)
 	e.say("read request 164 2042@5000 ask", "send only 172 (1) ask")
 
-	// What is missing of the second is asked for up to its old end.
+	// The missing part of the second is asked for up to its old end.
 	hear(roce.ReadResponseFirst, 132, 256)
 	hear(roce.ReadResponseMiddle, 134, 256)
 	e.say("read request 133 7936@3100 ask", "read request 164 2042@5000 ask", "send only 172 (1) ask")

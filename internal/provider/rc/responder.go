@@ -12,7 +12,7 @@ const (
 )
 
 // A responder is the half of a QP that carries out what the peer requests
-// (roce.md 7). What it has to say is kept in replies and sent when asked for.
+// (roce.md 7). Its answers are kept in replies and sent when asked for.
 type responder struct {
 	q        *QP
 	expected int64  // next sequence number (ePSN)
@@ -249,10 +249,10 @@ func (r *responder) advance(h *roce.Header) {
 }
 
 // executeRead notes what is asked for; the bytes are read when the responses are
-// made. What comes behind is carried out before that, and the responses show it:
+// made. Requests behind it are carried out before that, and the responses show it:
 // only a fence, which the requester keeps, puts a SEND or WRITE behind an earlier
-// READ (IBTA Vol. 1, 10.8.3.3, send queue ordering rules; roce.md 6.2). What must
-// not overtake is the answer (roce.md 7.2).
+// READ (IBTA Vol. 1, 10.8.3.3, send queue ordering rules; roce.md 6.2). Only the
+// answers must not overtake (roce.md 7.2).
 func (r *responder) executeRead(h *roce.Header, payload []byte) {
 	c := &r.q.connection
 	fits := LengthFits(h, len(payload), c.MTU)

@@ -42,8 +42,8 @@ func (r *requester) handle(now time.Duration, h *roce.Header, payload []byte) {
 			r.handleDuplicateAck(now, at)
 		case !asked && r.probe.isOut(q.una):
 			// No packet has asked for it but the probe: packets before the one that is
-			// missing had arrived, and did not ask. Whether the rest is lost or late it does not
-			// tell.
+			// missing had arrived, and did not ask. The acknowledgement does not tell whether the
+			// rest is lost or late.
 			r.probe.pending = true
 		}
 	case h.Syndrome.IsRNR():
@@ -162,8 +162,8 @@ func (r *requester) noteAcknowledged(now time.Duration, to int64, once bool) (to
 	return took, sample
 }
 
-// handleRNRNAK handles an RNR NAK (roce.md 6.3, 7). What is sent after the wait is
-// one packet, to see whether the receiver is ready for more.
+// handleRNRNAK handles an RNR NAK (roce.md 6.3, 7). One packet is sent after the
+// wait, to see whether the receiver is ready for more.
 func (r *requester) handleRNRNAK(now time.Duration, at int64, s roce.Syndrome) {
 	complete := r.handleExecuted(now, at)
 	if r.q.state != Ready || at < r.queue.una {
@@ -206,10 +206,10 @@ func (r *requester) handleFatalNAK(now time.Duration, at int64, s roce.Syndrome)
 	r.fail(index, status)
 }
 
-// handleReadResponse places a packet of a READ's data (roce.md 6.3, 5), or an atomic's. Whether it is
-// First or Middle, and Last or Only, depends on how much the request asked for
+// handleReadResponse places a packet of a READ's data (roce.md 6.3, 5), or an atomic's. Its opcode
+// (First or Middle, and Last or Only) depends on how much the request asked for
 // that it answers, which after a retry may be more than one; Linux answers a
-// retry as if it went on (6.5). What is known is where a chunk begins and ends.
+// retry as if it went on (6.5). Only the beginning and end of a chunk are known.
 func (r *requester) handleReadResponse(now time.Duration, h *roce.Header, at int64, payload []byte) {
 	switch {
 	case r.scoreboard == nil && r.advance(now, at):

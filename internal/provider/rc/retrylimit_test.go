@@ -11,8 +11,8 @@ import (
 
 // TestGivesUp: a peer that says nothing any more is given up after RetryCount+1
 // AckTimeouts, both of which the connection's handshake says (roce.md 6.4), and
-// the number of packets spent on it in that time is small. What counts is when
-// the peer was last heard of; an AckTimeout of 0 is for ever.
+// the number of packets spent on it in that time is small. The time counts from
+// when the peer was last heard of; an AckTimeout of 0 is for ever.
 func TestGivesUp(t *testing.T) {
 	for _, timeout := range []mad.Timeout{0, 8, 14, 17, 19, 21} {
 		for retries := range 8 {

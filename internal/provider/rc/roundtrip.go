@@ -17,9 +17,10 @@ type roundTrip struct {
 }
 
 const (
-	// firstTimeout is the timeout as long as nothing is known of the path. What it
-	// may be set to instead has bounds (see expect): the peer's process may be
-	// slower to answer to data than it was then, and its consumer was asked, too.
+	// firstTimeout is the timeout as long as nothing is known of the path. A value
+	// that replaces it has bounds (see setFirstTimeout): the peer's process may be
+	// slower to answer to data than it was when the connection was made, and its
+	// consumer was asked then, too.
 	firstTimeout  = 20 * time.Millisecond
 	shortestFirst = 5 * time.Millisecond
 	longestFirst  = 200 * time.Millisecond

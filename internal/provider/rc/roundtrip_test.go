@@ -99,8 +99,8 @@ func TestRoundTrip(t *testing.T) {
 	check(longestTimeout)
 }
 
-// TestAbsent: what waited while nobody was there to hear it says nothing of the path. What is
-// sent from then on is timed again.
+// TestAbsent: what waited while nobody was there to hear it says nothing of the path. Packets
+// that are sent from then on are timed again.
 func TestAbsent(t *testing.T) {
 	const ms, away = time.Millisecond, time.Minute
 	e := newReady(t, nil)

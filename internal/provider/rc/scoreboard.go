@@ -10,7 +10,7 @@ import (
 // when each was last sent, and what became of it. There is one where the responder keeps
 // packets that arrive early (early.go), from the first sign that something is missing until
 // everything that had been sent by then, or was lost since, is acknowledged. Meanwhile what is lost is sent
-// again before anything new. What is lost is told as RACK does (rack.go).
+// again before anything new. It detects losses as RACK does (rack.go).
 //
 // The responses to READs are kept early too, and take part as if they were the
 // packets that asked for them.

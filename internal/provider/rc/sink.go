@@ -6,7 +6,7 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/roce"
 )
 
-// A sink is where the responses to the oldest request go: its SGL.
+// A sink places the responses to the oldest request in the request's SGL.
 type sink struct {
 	position Position
 	of       int64    // first sequence number of the request

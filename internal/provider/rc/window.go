@@ -43,9 +43,9 @@ type window struct {
 	onePacket     bool // no more in flight than one packet, until something is acknowledged
 	creditLimited bool // something could not be sent for want of credit
 
-	// sharedDelay is what a round trip may take on a shared path where the path adds
-	// no delay: what fits the receive buffer waits there, and passes at 1 GB/s or more.
-	// Where it is the path after all, that much per round trip is as fast.
+	// sharedDelay bounds the round trip on a shared path where the path adds no delay:
+	// what fits the receive buffer waits there, and passes at 1 GB/s or more. Where the
+	// delay is the path's after all, that much per round trip is as fast.
 	sharedDelay time.Duration
 }
 
@@ -61,7 +61,7 @@ type mark struct {
 
 const (
 	ratePeriod = 5
-	// hostDelay is what a round trip may take where the path adds next to nothing: it
+	// hostDelay bounds the round trip where the path adds next to nothing: the time
 	// passes in the two hosts, where packets wait in the receive buffer itself.
 	hostDelay = 200 * time.Microsecond
 	// shortQueue is the most that queues where the path is short, in bytes: more would make
@@ -69,7 +69,7 @@ const (
 	shortQueue = 1 << 20
 	// fewPackets in flight make no queue.
 	fewPackets = 4
-	// maxMarks is how many packets are timed at once.
+	// maxMarks bounds the packets that are timed at once.
 	maxMarks = 64
 )
 
@@ -97,8 +97,8 @@ func (w *window) limit(peerLost bool) int64 {
 func maxQueue(bdp int64) int64 { return max(shortQueue, bdp) }
 
 // fits reports whether cost bytes more may be in flight, where limit is the limit.
-// Whatever it is, one packet may, unless there is no credit at all; and to send again what
-// is not acknowledged takes none.
+// One packet may, whatever the limit is, unless there is no credit at all; and to send
+// again what is not acknowledged takes none.
 func (w *window) fits(cost, limit int64, again bool) bool {
 	if w.inFlight+cost <= limit || w.inFlight == 0 && (w.credit > 0 || again) {
 		return true
@@ -191,7 +191,7 @@ func (w *window) acknowledged(now time.Duration, una int64, once bool) (took tim
 	}
 	w.sampleDelay(now, took, m.inFlight <= fewPackets*w.packet)
 	delivered := w.delivered - m.delivered
-	// What was lost was in flight too. But where much is, it may be the receive
+	// Lost bytes were in flight too. But where many are lost, it may be the receive
 	// buffer that overflows.
 	delivered += min(w.lost-m.lost, delivered/4)
 	w.sampleRate(float64(delivered)/took.Seconds(), m.delivered)

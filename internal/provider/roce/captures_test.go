@@ -122,7 +122,7 @@ func TestCaptures(t *testing.T) {
 				if !bytes.Equal(again, p.wire) {
 					t.Errorf("packet %d\n got %x\nwant %x", i, again, p.wire)
 				}
-				// What a UDP socket would show of it is enough to find the ID.
+				// The part of it that a UDP socket would show is enough to find the ID.
 				udpPayload := p.wire[ipHeaderLen(p.wire)+udpLen:]
 				if found, ok := v.Verify(&p.Flow, udpPayload, 0); !ok || found != id {
 					t.Errorf("packet %d: Verify says %#x, %v; want %#x", i, found, ok, id)

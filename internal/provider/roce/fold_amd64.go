@@ -27,8 +27,8 @@ const (
 // wide says that the processor can do it.
 var wide = cpu.X86.HasAVX512F && cpu.X86.HasAVX512VPCLMULQDQ
 
-// foldKeys are what to multiply the halves of 16 bytes with to move them on by four rows,
-// and then by one.
+// foldKeys are the factors that move the halves of 16 bytes on by four rows, and then by
+// one.
 var foldKeys = [4]uint64{foldKey(2048 + 64), foldKey(2048), foldKey(512 + 64), foldKey(512)}
 
 // foldKey returns X^n modulo the CRC's polynomial, for 8 bytes. The bits of all words are in

@@ -76,7 +76,7 @@ func FuzzVerify(f *testing.F) {
 			if !ok {
 				continue
 			}
-			// What it found must hold when computed outright.
+			// The ID that it found must hold when computed outright.
 			if again, ok := new(Verifier).Verify(&local, b, id); !ok || again != id {
 				t.Fatalf("found ID %#x, which does not fit", id)
 			}

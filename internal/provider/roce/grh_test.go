@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What stands before a datagram is a header that its receiver finds right.
+// TestGRH: the header that stands before a datagram is one that its receiver finds right.
 func TestGRH(t *testing.T) {
 	v4 := Flow{Local: netip.MustParseAddr("10.0.0.2"), Remote: netip.MustParseAddr("10.0.0.1"), SourcePort: 0xC123}
 	b := GRH(&v4, UDSendOnly, 13)

@@ -18,8 +18,8 @@ const (
 	mask24 = 1<<24 - 1
 )
 
-// What can be wrong with a packet. Whoever receives one that is drops it in
-// silence (roce.md 3.2, 7.1); the distinction is for counters.
+// These errors say what is wrong with a packet. Its receiver drops it in silence
+// (roce.md 3.2, 7.1); the distinction is for counters.
 var (
 	ErrTruncated = errors.New("roce: packet shorter than its headers")
 	ErrOpcode    = errors.New("roce: unknown opcode")

@@ -15,7 +15,7 @@ const (
 	hopLimit    = 64
 )
 
-// What can be wrong with an IP packet beyond what Decode finds.
+// These errors say what is wrong with an IP packet, beyond what Decode finds.
 var (
 	ErrNotRoCE  = errors.New("roce: not a whole IP packet with UDP to port 4791")
 	ErrChecksum = errors.New("roce: wrong IPv4 header checksum")

@@ -137,8 +137,8 @@ func (p *Packet) PayloadLen() int {
 	return n
 }
 
-// A Flow is what the packets of one QP have in common outside the BTH. Both
-// addresses are of one family; IPv4 ones are not IPv4-mapped.
+// A Flow has the fields outside the BTH that the packets of one QP have in common.
+// Both addresses are of one family; IPv4 ones are not IPv4-mapped.
 type Flow struct {
 	Local, Remote netip.Addr
 	SourcePort    uint16 // UDP, 0xC000 to 0xFFFF: entropy for ECMP, nothing more

@@ -2,8 +2,8 @@
 // whole RoCEv2 packets in virtual time over paths that delay, lose, duplicate,
 // reorder and corrupt them.
 //
-// It takes the place of package udp, so that adapters run in it unchanged. What
-// happens to a packet on its way is asked of a Path; the same calls on the same
+// It takes the place of package udp, so that adapters run in it unchanged. A Path
+// says what happens to a packet between two carriers; the same calls on the same
 // seed give the same run, packet for packet. It is as little safe for concurrent
 // use as the virtual clock that drives it.
 //

@@ -49,7 +49,7 @@ type Channel struct {
 	// same numbers.
 	listening bool
 	firstPSN  uint32
-	// unacknowledged is how many bytes came since an acknowledgement is put off.
+	// unacknowledged counts the bytes that came since an acknowledgement is put off.
 	unacknowledged int
 	delivery       *Delivery // that the packets are part of which are being handled; nil for none
 	path           *path     // to the peer; nil before there is one
@@ -80,7 +80,7 @@ func (c *Channel) Init(d *Device, config rc.Config, model Model) {
 // Model returns the model that Init was given.
 func (c *Channel) Model() Model { return c.model }
 
-// A Peer is where a channel leads, and how.
+// A Peer says where a channel leads, and how.
 type Peer struct {
 	Local, Remote netip.Addr
 	// Announce has the model be told of the peer's first request.
@@ -182,7 +182,7 @@ func (c *Channel) Receive(packets []roce.Received, how Mode) {
 	now := d.Clock.Now()
 	// An acknowledgement is put off once: a consumer that answers each of its peer's messages
 	// need not have room for many of its own.
-	// That it is owed for a lot of data is another matter.
+	// One that is owed for a lot of data is put off again.
 	if !c.QP.AcknowledgementPending() {
 		c.unacknowledged = 0
 	}
@@ -210,7 +210,7 @@ func (c *Channel) Receive(packets []roce.Received, how Mode) {
 	c.QP.FinishPlacing()
 	d.Traffic.InOctets.Add(uint64(octets))
 	d.Traffic.InFrames.Add(uint64(frames))
-	// What comes from our own address is ours: it would have a queue pair believe in another of this device because of
+	// Packets from our own address are ours: they would have a queue pair believe in another of this device because of
 	// its own questions, which that does not answer.
 	if c.path != nil && frames > 0 && c.flow.Remote != c.flow.Local {
 		c.path.noteHeard(now, c)
@@ -333,9 +333,9 @@ func (c *Channel) setTimer(now time.Duration) {
 	}
 }
 
-// absence is how late the timer is of a process that was stopped, or that waits for a
-// processor. It has not read what its peer has sent meanwhile, and is given as long again
-// to do so.
+// absence is the lateness of the timer from which the process counts as one that was
+// stopped, or that waits for a processor. It has not read what its peer has sent meanwhile,
+// and is given as long again to do so.
 const absence = 100 * time.Millisecond
 
 func (c *Channel) timeout() {

@@ -8,13 +8,13 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/rc"
 )
 
-// turnPackets is how many full packets a turn is worth: as many as one READ on the
-// wire may ask for, since the answer to that cannot be stopped half-way, and enough
-// for two super-packets.
+// turnPackets is the number of full packets that a turn is worth: as many as one READ
+// on the wire may ask for, since the answer to that cannot be stopped half-way, and
+// enough for two super-packets.
 const turnPackets = 32
 
-// A creditPool is what all queue pairs of a device together may have in flight
-// beyond what their paths hold: what fits a receive buffer. All ends are stocked
+// A creditPool bounds the bytes that all queue pairs of a device together have in
+// flight beyond what their paths hold, to what fits a receive buffer. All ends are stocked
 // alike, so what our own was granted is the best guess at what the peers' were; and
 // all queue pairs share one pool, since they may all lead to one peer, or READ into
 // our own buffer.
@@ -27,7 +27,7 @@ const turnPackets = 32
 // would cost two system calls; and it would still be more than the receive buffer
 // holds, as everyone has to have one.
 //
-// What is given back goes to the head of the line, whose queue pair is then resumed
+// Credit given back goes to the head of the line, whose queue pair is then resumed
 // by itself: its lock cannot be taken while that of the one that gives is held. The
 // goroutine that handles packets does that when it is through with them; where no
 // such is at work another is started.
@@ -193,8 +193,8 @@ func (c *Channel) resumeWith(credit int64) {
 }
 
 // takeCredit gets credit for what there is to be sent: what its turn brought, or what
-// is there if nobody waits for it. What has been acknowledged it gives back first, if
-// somebody does, lest it be used again at once. The lock is held.
+// is there if nobody waits for it. It first gives back the credit of what has been
+// acknowledged, if somebody does, lest it be used again at once. The lock is held.
 func (c *Channel) takeCredit() {
 	pool := &c.device.credit
 	if c.credit > 0 && pool.needed.Load() > 0 {
@@ -231,7 +231,7 @@ func (c *Channel) settleCredit() {
 	}
 	pool := &c.device.credit
 	if starved && pool.isWholePool(c.credit) {
-		return // it is what is acknowledged that makes room
+		return // only acknowledgements make room
 	}
 	c.returnUnused(pool)
 	if lacking := c.QP.CreditWanted() - c.credit; starved && !c.creditQueued && lacking > 0 {

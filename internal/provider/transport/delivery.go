@@ -15,9 +15,9 @@ import (
 // would end the connection, does wait (rc.QP.HoldAcknowledgement); and an acknowledgement that is
 // still put off when the connection ends goes out before.
 //
-// What was put off by Receive is done by Delivered, of whichever goroutine. What was put off
-// by a consumer that polls is done by itself, when it answers, behind that, or has found its CQ
-// empty again; or by Delivered when it has stopped polling.
+// Delivered does what Receive put off, in whichever goroutine it is called. A consumer that polls
+// does itself what it put off, behind its answer or when it has found its CQ empty again; or
+// Delivered does it when the consumer has stopped polling.
 //
 // While a lot of data comes in, acknowledgements are put off a little longer, until there is
 // a pause or a good deal to acknowledge: each has the peer complete requests and post others,

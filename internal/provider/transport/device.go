@@ -38,8 +38,8 @@ type Config struct {
 	Clock   clock.Clock
 	Rand    *rand.Rand
 	Share   uint32 // of queue pair numbers, that this process has
-	// Credit is how many bytes all queue pairs together may have in flight beyond what their paths
-	// hold: the receive buffer that was granted.
+	// Credit bounds the bytes that all queue pairs together have in flight beyond what their paths
+	// hold: it is the receive buffer that was granted.
 	Credit  int
 	Traffic Traffic
 	// Datagrams takes the management datagrams, which are lent.

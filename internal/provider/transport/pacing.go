@@ -164,7 +164,8 @@ func (p *pacedPath) answer(now time.Duration, a *mad.Answer) {
 	p.resume(now)
 }
 
-// resume resumes queue pairs that wait, in their order, as long as there is room. Who uses it up waits behind the others.
+// resume resumes queue pairs that wait, in their order, as long as there is room. One that uses it up waits behind the
+// others.
 func (p *pacedPath) resume(now time.Duration) {
 	for {
 		p.mu.Lock()

@@ -37,7 +37,7 @@ func (p *path) noteHeard(now time.Duration, c *Channel) {
 }
 
 // probeOnAnother has the queue pair ask its peer that heard from the address last, unless that is
-// the one whose peer says nothing. That one is locked.
+// the one whose peer says nothing, silent, whose lock is held.
 func (p *path) probeOnAnother(silent *Channel) {
 	if w := p.heardBy.Load(); w != nil && w != silent {
 		w.device.Clock.Go(w.probe)

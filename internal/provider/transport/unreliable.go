@@ -14,7 +14,8 @@ type Machine interface {
 	// Handle takes a packet that arrived for the queue pair, which is lent. It reports whether the packet is of
 	// the queue pair's class and from where it may come.
 	Handle(flow *roce.Flow, h *roce.Header, payload []byte) bool
-	// Destination is where the next packet goes, without making it; false if there is none.
+	// Destination returns the address and the queue pair that the next packet goes to, without making it; false if
+	// there is none.
 	Destination() (remote netip.Addr, qpn uint32, ok bool)
 	// Next makes the next packet in p, and says by which flow it goes; false if there is none.
 	Next(p *roce.Packet) (roce.Flow, bool)

@@ -126,7 +126,7 @@ func (r *requester) finish(status rc.Status) {
 	r.begin()
 }
 
-// fail completes the oldest request with status and flushes all others. What is received does not depend on it.
+// fail completes the oldest request with status and flushes all others. Receiving does not depend on it.
 func (r *requester) fail(status rc.Status) {
 	r.finish(status)
 	r.flush()

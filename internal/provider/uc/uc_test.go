@@ -337,8 +337,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestWholeMessages sends random messages over a path that loses, repeats and reorders packets. What is
-// received is messages that were sent, whole; without any of that, all of them in order.
+// TestWholeMessages sends random messages over a path that loses, repeats and reorders packets. Only
+// messages that were sent are received, whole; without any of that, all of them in order.
 func TestWholeMessages(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		psn := rapid.SampledFrom([]uint32{0, 0xFFFFF0}).Draw(rt, "psn")

@@ -208,8 +208,8 @@ func (q *QP) finish(status rc.Status) {
 }
 
 // Handle takes a packet that arrived for this QP, decoded, its ICRC checked: a UD SEND. No argument is
-// kept. What cannot be received is dropped, as rxe does it: the sender cannot be told, and must not end
-// a QP that others use.
+// kept. A packet that cannot be received is dropped, as rxe does it: the sender cannot be told, and must
+// not end a QP that others use.
 func (q *QP) Handle(flow *roce.Flow, h *roce.Header, payload []byte) {
 	if q.state != rc.Ready {
 		return

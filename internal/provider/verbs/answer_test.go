@@ -115,7 +115,8 @@ func TestAnswerAfterAcknowledgement(t *testing.T) {
 }
 
 // TestWhoPollsReceives: each poll that finds nothing receives what has arrived. After the CQ was armed, it takes two of
-// them: the first may be of a consumer that makes sure before it waits. Who is to be notified of any entry does not receive.
+// them: the first may be of a consumer that makes sure before it waits. A consumer that is to be notified of any entry
+// does not receive.
 func TestWhoPollsReceives(t *testing.T) {
 	w, carriers := newSlowWorld(t)
 	qps := w.pair(verbs.RC, nil)

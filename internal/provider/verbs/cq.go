@@ -10,7 +10,7 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/ring"
 )
 
-// A Status is how a work request ended, numbered as ibv_wc_status.
+// A Status is the outcome of a work request, numbered as ibv_wc_status.
 type Status uint8
 
 // The statuses.

@@ -85,8 +85,8 @@ func TestListed(t *testing.T) {
 	}
 }
 
-// Who wants to know is told of queue pairs that go to error by themselves, with the reason,
-// and not of those that the program takes there.
+// TestErrorsTold: the device is told of queue pairs that go to error by themselves, with
+// the reason, and not of those that the program takes there.
 func TestErrorsTold(t *testing.T) {
 	w := newWorld(t, 1)
 	a := w.hosts[0]

@@ -9,7 +9,7 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/verbs"
 )
 
-// What is sent to a multicast group is for the queue pairs that are attached to it, but for the one that sends.
+// Datagrams to a multicast group are for the queue pairs that are attached to it, but for the one that sends.
 func TestMulticast(t *testing.T) {
 	w := newWorld(t, 1)
 	qps := w.pair(verbs.UD, nil)

@@ -14,7 +14,8 @@ import (
 	"github.com/ndklab/ndklab/provider"
 )
 
-// A socket is a carrier with a receive buffer, out of which a packet is taken now and then. What finds no room is lost.
+// A socket is a carrier with a receive buffer, out of which a packet is taken now and then. Packets that find no room are
+// lost.
 type socket struct {
 	provider.Carrier
 	world    *world

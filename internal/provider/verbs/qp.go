@@ -43,7 +43,7 @@ type Attributes struct {
 	RNRRetry               uint8
 }
 
-// An Address is where packets go, and which of our addresses they come from (ibv_ah_attr).
+// An Address says where packets go, and which of our addresses they come from (ibv_ah_attr).
 type Address struct {
 	Remote       netip.Addr
 	GIDIndex     int
@@ -188,7 +188,7 @@ func (qp *QP) Capacity() Capacity { return qp.config.Capacity }
 // Cookie returns the consumer's cookie (QPConfig).
 func (qp *QP) Cookie() any { return qp.config.Cookie }
 
-// Destroy ends the queue pair. What was posted makes no completion; entries that are queued on its CQs stay.
+// Destroy ends the queue pair. Posted requests and receives make no completion; entries that are queued on its CQs stay.
 // EBUSY while it is attached to a multicast group.
 func (qp *QP) Destroy() error {
 	c := qp.pd.context

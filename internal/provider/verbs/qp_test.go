@@ -369,7 +369,7 @@ func TestDrain(t *testing.T) {
 	w.modify(qps[0], verbs.Attributes{State: verbs.ReadyToSend}, 0)
 	a.completed("write 2")
 
-	// Who sends again before that is told nothing.
+	// A program that has the queue pair send again before that is told nothing.
 	w.post(qps[0], a.request(rc.OpWrite, 3, 0, 100_000, 0))
 	w.clock.Run(5 * time.Microsecond)
 	w.modify(qps[0], verbs.Attributes{State: verbs.SendQueueDrain, DrainNotify: true}, verbs.MaskDrainNotify)

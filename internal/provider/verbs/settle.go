@@ -65,7 +65,7 @@ func (m machine) Destination() (remote netip.Addr, qpn uint32, ok bool) {
 	return qp.attributes.Address.Remote, qp.attributes.DestQPN, qp.uc.Pending()
 }
 
-// Next implements transport.Machine. What drains makes the rest of a message that has begun.
+// Next implements transport.Machine. A queue pair that drains makes the rest of a message that has begun.
 func (m machine) Next(p *roce.Packet) (flow roce.Flow, ok bool) {
 	qp := m.qp
 	if qp.config.Type == UD {

@@ -57,7 +57,7 @@ const (
 // A transition says which attributes are required and which may be given beside.
 type transition struct{ required, optional AttributeMask }
 
-// What may change while a queue pair sends, by kind.
+// whileSending has the attributes that may change while a queue pair sends, by kind.
 var whileSending = map[QPType]AttributeMask{
 	RC: MaskCurrentState | MaskAccess | MaskAlternatePath | MaskPathMigration | MaskMinRNRTimer,
 	UC: MaskCurrentState | MaskAccess | MaskAlternatePath | MaskPathMigration,

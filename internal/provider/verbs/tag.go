@@ -5,7 +5,7 @@ import "github.com/ndklab/ndklab/internal/provider/rc"
 // A tag is the ID of a work request while it is under way, as the context that package rc hands through.
 type tag struct{ id uint64 }
 
-// tags are those that are not in use. Whoever has them guards them.
+// tags are those that are not in use. Their owner guards them.
 type tags struct{ free []*tag }
 
 // take returns a tag with an ID.

@@ -8,8 +8,8 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/token"
 )
 
-// A WindowType is how a memory window is bound, numbered as ibv_mw_type: of type 1 by a call of its own, each time under
-// another token; of type 2 by a request, under a token whose key the consumer chooses, for one queue pair.
+// A WindowType says how a memory window is bound, numbered as ibv_mw_type: of type 1 by a call of its own, each time
+// under another token; of type 2 by a request, under a token whose key the consumer chooses, for one queue pair.
 type WindowType uint8
 
 // The types.

@@ -5,7 +5,7 @@ import "github.com/ndklab/ndklab/internal/provider/rc"
 // WorkQueues are the memory of a queue pair's work queues, as adapters have it. The consumer writes requests there, and
 // calls QP.Ring where the queue pair does not watch: a call for each request costs more than all that is done for a short
 // message. It writes nothing to a queue while it calls Post, or Receive, which take from the same room. Calls are made with
-// the queue pair's lock held. What they return is valid until the next one.
+// the queue pair's lock held. Their results are valid until the next one.
 type WorkQueues interface {
 	// TakeSend and TakeReceive take the oldest request that has been written, nil if there is none.
 	TakeSend() *SendRequest

@@ -13,7 +13,7 @@ const (
 	MRAPrivateData = 222
 )
 
-// An ECE is what REQ and REP carry for extensions of a vendor's own (enhanced
+// An ECE names the extensions of a vendor's own in a REQ or REP (enhanced
 // connection establishment; in Linux since 5.9): whose they are and, in the
 // attribute modifier of the datagram's header, which. Zero says that there are
 // none. Linux passes both to its users and acts on neither; librdmacm answers a

@@ -68,7 +68,7 @@ func (a Attribute) String() string {
 // size, of another management class, version or method, or another message.
 var ErrMalformed = errors.New("mad: malformed datagram")
 
-// A Header is what varies in the header of a connection management datagram.
+// A Header has the fields that vary in the header of a connection management datagram.
 type Header struct {
 	// TransactionID is chosen by who sends a REQ or DREQ and repeated in the
 	// answers. Messages are matched by communication IDs, not by this.

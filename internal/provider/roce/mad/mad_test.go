@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// message is what all messages have in common.
+// message has the methods that all messages have in common.
 type message interface {
 	Append(b []byte) []byte
 	Decode(b []byte) error

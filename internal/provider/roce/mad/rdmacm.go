@@ -28,8 +28,8 @@ func DatagramServicePort(id uint64) (port uint16, ok bool) {
 	return uint16(id), id&^0xFFFF == datagramPrefix
 }
 
-// IPHeaderSize is how much of a REQ's and a SIDR_REQ's private data rdma_cm uses, and
-// ConsumerPrivateData and ConsumerLookUpData what it leaves, in bytes.
+// IPHeaderSize is the part of a REQ's and a SIDR_REQ's private data that rdma_cm uses, and
+// ConsumerPrivateData and ConsumerLookUpData are the parts that it leaves, in bytes.
 const (
 	IPHeaderSize        = 36
 	ConsumerPrivateData = REQPrivateData - IPHeaderSize
@@ -39,8 +39,8 @@ const (
 // DatagramQKey is the Q_Key that rdma_cm gives to the queue pairs of datagram services, RDMA_UDP_QKEY.
 const DatagramQKey = 0x01234567
 
-// An IPHeader is what rdma_cm puts in front of the private data of a REQ or
-// SIDR_REQ (roce.md 12.2). The destination's port is in the service ID.
+// An IPHeader is the header that rdma_cm puts in front of the private data of a REQ
+// or SIDR_REQ (roce.md 12.2). The destination's port is in the service ID.
 type IPHeader struct {
 	Source      netip.AddrPort
 	Destination netip.Addr

@@ -10,14 +10,14 @@ import (
 	"github.com/ndklab/ndklab/provider"
 )
 
-// A listener is where an instance's consumer waits for peers.
+// A listener waits for peers on behalf of an instance's consumer.
 type listener struct {
 	*provider.Listener
 	since  time.Duration // when it last began to accept
 	paused bool
 }
 
-// servicePort is where consumers listen, if they do.
+// servicePort is the port at which consumers listen, if they do.
 const servicePort = 7000
 
 // listen has the instance's consumer wait for peers, at one of its addresses each

@@ -10,7 +10,7 @@ import (
 	"github.com/ndklab/ndklab/provider"
 )
 
-// A stage is how far a connection has come at one of its ends.
+// A stage is the progress of a connection at one of its ends.
 type stage int
 
 const (
@@ -282,9 +282,9 @@ func (e *end) failureExplained() bool {
 		!e.instance.dead && !e.instance.closing && !slices.ContainsFunc(slices.Concat(e.pending, e.failed), doubtful)
 }
 
-// silenceTime is how long it takes until a silent peer is given up, at most: a
-// connection without answer after 7 times 537 ms, and more for what the peer did
-// then to be noticed here.
+// silenceTime bounds the time until a silent peer is given up: a connection without
+// answer after 7 times 537 ms, and more for what the peer did then to be noticed
+// here.
 const silenceTime = 10 * time.Second
 
 // mayBeSilent reports whether the end's peer, or the host that is to be it, may have

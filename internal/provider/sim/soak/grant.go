@@ -8,9 +8,9 @@ import (
 	"github.com/ndklab/ndklab/provider"
 )
 
-// A grant is what a token is good for: part of a memory. A registered region's
-// lasts as long as the device; those of windows and fast registrations come and
-// go with requests.
+// A grant is the right that a token gives to part of a memory. A registered
+// region's lasts as long as the device; those of windows and fast registrations
+// come and go with requests.
 type grant struct {
 	instance *instance
 	token    uint32
@@ -28,8 +28,8 @@ type grant struct {
 	ended    bool // and has come
 }
 
-// A window is what a grant can be given to again and again: a memory window, or a
-// region for fast registration.
+// A window can be given one grant after another: it is a memory window, or a region
+// for fast registration.
 type window struct {
 	instance *instance
 	mw       *provider.MW // or
@@ -65,7 +65,7 @@ const (
 	allUnits     = openUnits + readOnly + privateUnits + mappedUnits + spareUnits + outside
 )
 
-// base is where memory begins: an address that nobody could dereference.
+// base is the address at which memory begins: nobody could dereference it.
 const base = 0x70_0000_0000_0000
 
 // createObjects makes on a device what every consumer here uses.
@@ -166,7 +166,7 @@ func (l *instance) registerInOtherDomain() {
 	l.strange = mr.RemoteToken()
 }
 
-// An access is what a grant is needed for.
+// An access is a kind of access to memory, for which a grant is needed.
 type access int
 
 const (

@@ -185,8 +185,8 @@ func (l *instance) close(o provider.Object, then func()) {
 	}
 }
 
-// crash ends the device without notice: no packet leaves or comes any more. What
-// it had made is closed, as an operating system would.
+// crash ends the device without notice: no packet leaves or comes any more. Its
+// objects are closed, as an operating system would close them.
 func (h *host) crash() {
 	l := h.instance
 	if l == nil {

@@ -110,7 +110,7 @@ func (e *end) flushed(except any) bool {
 			return true
 		}
 	}
-	// What has failed may be in the other queue.
+	// The request or receive that has failed may be in the other queue.
 	broken, over := e.broken, e.receivesOver
 	e.requestQueue.poll()
 	e.receiveQueue.poll()
@@ -165,7 +165,7 @@ func (q *request) fail() {
 		q.grant.markUncertain()
 		return
 	}
-	// What a WRITE brought may still be under way.
+	// The data of a WRITE may still be under way.
 	if q.grant != nil {
 		q.grant.markUncertain()
 	}

@@ -154,7 +154,7 @@ func (q *request) source() bool {
 		q.doom = provider.StatusAccessViolation
 		return true
 	case r.Chance(0.2):
-		// What an earlier READ brings, which the fence waits for.
+		// The request sends what an earlier READ brings, which the fence waits for.
 		for _, earlier := range e.pending {
 			if len(earlier.data) <= q.longest() && earlier.op == provider.OperationTypeRead && earlier.doom == provider.StatusSuccess && len(earlier.landing) == 1 &&
 				len(earlier.sgl) == 1 && earlier.grant == nil {
@@ -274,7 +274,7 @@ func (q *request) read() (provider.Status, bool) {
 	q.op = provider.OperationTypeRead
 	var written *request
 	if r.Chance(0.2) {
-		// What an earlier WRITE is bringing there.
+		// The READ asks for what an earlier WRITE is bringing there.
 		for _, earlier := range e.pending {
 			if earlier.op == provider.OperationTypeWrite && earlier.doom == provider.StatusSuccess && len(earlier.landing) == 1 &&
 				earlier.remote.allows(remoteRead) && !earlier.remote.ending {

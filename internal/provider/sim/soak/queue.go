@@ -35,8 +35,8 @@ func (q *queue) notify(status provider.Status) {
 		q.instance.run.Fail("one notification for each arm", "%v", q.instance)
 	}
 	q.notified = true
-	// What comes after the last poll is for the next notification, also if it
-	// comes before the queue is armed.
+	// Completions that come after the last poll are for the next notification, also
+	// if they come before the queue is armed.
 	first := q.instance.run.Chance(0.5)
 	if first {
 		q.poll()

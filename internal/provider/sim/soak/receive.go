@@ -163,7 +163,7 @@ func (s *receiving) capacity(v *receive) int {
 	return r.size()
 }
 
-// sharedCapacity is how long the buffers in an SRQ are, and the longest messages
+// sharedCapacity is the length of the buffers in an SRQ, and of the longest messages
 // to those who take from one: nobody knows which will meet.
 const sharedCapacity = 700
 

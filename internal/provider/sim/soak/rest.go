@@ -8,7 +8,7 @@ import (
 	"github.com/ndklab/ndklab/provider"
 )
 
-// How long things may take when there are no more faults, in virtual time.
+// Bounds on the virtual time that things take when there are no more faults.
 const (
 	// connections are made or given up: Connect, and Accept after that, are
 	// patient for 90 s each where the other side's consumer is slow

@@ -11,7 +11,7 @@
 // The package is about the wire: many adapters and connections, heavy faults.
 // Misuse of the interface is tested by package provider's own model.
 //
-// What is checked:
+// The package checks these rules:
 //
 //   - after each event, no byte of memory has changed but to what a request that
 //     is in progress brings there, whose token has not ended; when a request

@@ -86,8 +86,8 @@ type hop struct {
 	direction int
 }
 
-// losses are when packets between two hosts were last lost, in either direction:
-// a ring.
+// losses has the times at which packets between two hosts were last lost, in either
+// direction: a ring.
 type losses struct {
 	at [16]time.Duration
 	n  int
@@ -132,9 +132,9 @@ func (f *Fabric) routesFrom(from, hosts int) [][]hop {
 	return routes
 }
 
-// LongestLife bounds how much later than others a packet may come. What comes
-// later than connection management says a packet can (268 ms) might be
-// taken for one of another connection.
+// LongestLife bounds how much later than others a packet may come. A packet that
+// comes later than connection management says it can (268 ms) might be taken for
+// one of another connection.
 const LongestLife = 100 * time.Millisecond
 
 // Carry implements sim.Path.
@@ -180,7 +180,7 @@ func (f *Fabric) Carry(now time.Duration, from, to netip.Addr, packet []byte) []
 }
 
 // corrupt flips one to three bits anywhere, which a CRC of 32 bits notices for
-// certain where it covers them. What it does not cover means nothing.
+// certain where it covers them. Bits that it does not cover mean nothing.
 func (f *Fabric) corrupt(packet []byte) {
 	for range 1 + f.rand.IntN(3) {
 		bit := f.rand.IntN(len(packet) * 8)

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// A Memory is what a consumer has registered: Bytes is what the provider reads and writes, Image what it was when it was
-// last checked. Whatever has changed since must be explained by a claim.
+// A Memory is the memory that a consumer has registered: the provider reads and writes Bytes, and Image has the bytes as
+// they were at the last check. A claim must explain each change since.
 type Memory struct {
 	Bytes, Image []byte
 	Frozen       bool // the host is dead: nothing may change

@@ -3,8 +3,8 @@
 // model of memory in which whatever changes must be explained, the checks of reliable connections on the wire, and the
 // report of a failure.
 //
-// It knows nothing of objects, requests or their statuses. What happens on the hosts and how it may end is in the
-// packages beside it: soak for NDKPI, verbsoak for verbs. Package trialtest plays many seeds.
+// It knows nothing of objects, requests or their statuses. The packages beside it have what happens on the hosts and how
+// it may end: soak for NDKPI, verbsoak for verbs. Package trialtest plays many seeds.
 //
 // Start reading at Trial; plan.go has what a seed decides, fabric.go the network, port.go a device's place there,
 // memory.go and stream.go the checks.

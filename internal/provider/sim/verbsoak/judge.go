@@ -140,7 +140,7 @@ func (q *request) fails(status verbs.Status) {
 	q.local = nil
 	delete(r.requests, q.id)
 	q.keepTarget()
-	// What is under way may arrive yet, until the peer hears nothing.
+	// Packets under way may still arrive, until the peer hears nothing.
 	r.strays = append(r.strays, q)
 }
 

@@ -141,7 +141,7 @@ type thing struct {
 	busy    func() bool
 }
 
-// close destroys all objects. What is in use refuses, and is destroyed later.
+// close destroys all objects. Those in use refuse, and are destroyed later.
 func (h *host) close() {
 	r := h.run
 	for _, w := range h.windows {

@@ -3,10 +3,10 @@
 //
 // A scenario is made of a seed and nothing else: hosts, links and their faults, queue pairs of all kinds, what is posted to
 // them, the states they are taken through, and what becomes of regions, windows and queues meanwhile. The model is
-// written from IBTA Vol. 1, chapters 9 to 11, and knows nothing of how the provider does it. What contradicts it
-// ends the trial.
+// written from IBTA Vol. 1, chapters 9 to 11, and knows nothing of how the provider does it. Anything that
+// contradicts it ends the trial.
 //
-// What is checked:
+// The package checks these rules:
 //
 //   - after each event, no byte of memory has changed but to what a request that may write there brings; when a request
 //     succeeds all of it is there, and when it is over nothing comes any more: its memory gets other contents at

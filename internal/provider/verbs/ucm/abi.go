@@ -259,7 +259,7 @@ const (
 
 type getEvent struct{ Response uint64 }
 
-// An eventResponse is an event. What it is of is a connParam or a udParam.
+// An eventResponse is an event. Its Param is a connParam or a udParam.
 type eventResponse struct {
 	UID               uint64
 	ID, Event, Status uint32

@@ -13,8 +13,8 @@ import (
 // maxRetries is the largest count of retries, and of those for want of a receive, where it is for ever.
 const maxRetries = 7
 
-// What a device announces that acknowledges within 134 ms, as soft-RoCE does, and how long Linux takes packets to
-// live over RoCE (roce.md 12.3): exponents of 4.096 us.
+// A device that acknowledges within 134 ms, as soft-RoCE does, announces ackDelay. Linux takes packets to live for
+// packetLifeTime over RoCE (roce.md 12.3). Both are exponents of 4.096 us.
 const (
 	ackDelay       mad.Timeout = 15
 	packetLifeTime mad.Timeout = 16
@@ -276,7 +276,7 @@ func (r request) disconnect() error {
 	if i.handshake == none {
 		return syscall.EINVAL
 	}
-	// What is not up cannot be ended, and the program need not know: the peer may have ended it already.
+	// A connection that is not up cannot be ended, and the program need not know: the peer may have ended it already.
 	_ = r.channel.service.manager.CM.Disconnect(r.channel.service.config.Device.Clock().Now(), i.connection)
 	return nil
 }

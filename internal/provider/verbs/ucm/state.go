@@ -40,7 +40,7 @@ func (s state) after(a action) (state, bool) {
 	return next, ok
 }
 
-// A handshake is how far the connection of an id has come, as far as the attributes of its queue pair depend on it.
+// A handshake is the progress of an id's connection, as far as the attributes of its queue pair depend on it.
 type handshake uint8
 
 const (

@@ -20,7 +20,7 @@ type world struct {
 	clock   *clock.Virtual
 	path    *sim.Impaired
 	network *sim.Network
-	// descriptors is how many descriptors there are; the last one's number.
+	// descriptors counts the descriptors, and is the number of the last.
 	descriptors uint32
 	client      *program
 	server      *program
