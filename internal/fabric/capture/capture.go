@@ -38,7 +38,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// receiveBuffer is what the kernel is asked to hold until it is taken, bytes.
+// receiveBuffer is the size of the buffer, in bytes, that the kernel is asked to
+// keep packets in until they are taken.
 const receiveBuffer = 32 << 20
 
 // Open begins to capture an interface of the network namespace that the calling
@@ -64,8 +65,8 @@ type Source struct {
 	Gone      <-chan struct{} // closed when there is nothing more to come; nil: never
 }
 
-// TapLength is how many bytes of each packet Run wants from a tap: they tell
-// packets apart.
+// TapLength is the number of bytes of each packet that Run wants from a tap: they
+// tell packets apart.
 const TapLength = 192
 
 // Options say what is recorded.
@@ -83,7 +84,7 @@ type Mark struct {
 	Text  string
 }
 
-// Counts is what a capture took of an interface and missed.
+// Counts has the numbers of packets that a capture took of an interface and missed.
 type Counts struct {
 	Packets uint64 // wire packets recorded
 	Other   uint64 // wire packets that the filter did not take
@@ -94,8 +95,8 @@ type Counts struct {
 }
 
 // Run records sources to files until ctx ends, all sources are gone, enough
-// packets are recorded, all of which is no error, or writing fails. What had
-// arrived by then is written. The counts are in the order of the sources.
+// packets are recorded, all of which is no error, or writing fails. It writes
+// the packets that had arrived by then. The counts are in the order of the sources.
 func Run(ctx context.Context, sources []Source, files *Files, options Options) ([]Counts, error) {
 	defer closeAll(sources)
 	tapped, untap := context.WithCancel(context.WithoutCancel(ctx)) // taps are behind
@@ -166,7 +167,7 @@ func unread(socket *os.File) bool {
 	return err == nil && n > 0
 }
 
-// A decision is what a tap says of a packet.
+// A decision is a tap's report on a packet.
 type decision struct {
 	source  int
 	stamp   int64  // the packet's

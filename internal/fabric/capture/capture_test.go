@@ -57,8 +57,8 @@ const (
 	payload  = 4*segment + 321 // of the super-packet
 )
 
-// wire makes a veth pair, near and far. What is sent to 10.0.0.2 leaves through
-// near and arrives at far, where nobody wants it.
+// wire makes a veth pair, near and far. Packets to 10.0.0.2 leave through near
+// and arrive at far, where nobody wants them.
 func wire(t testing.TB) {
 	t.Helper()
 	if os.Getenv(privateEnv) == "" {

@@ -47,8 +47,8 @@ func readRecords(t *testing.T, file []byte) (all []recorded) {
 	}
 }
 
-// What a tap says of the packets that an interface sends becomes their comments,
-// whether it comes before the packets or after; packets from the other end have none.
+// A tap's reports on the packets that an interface sends become their comments,
+// whether a report comes before its packet or after; packets from the other end have none.
 // Interfaces are recorded in the order of time, and the filter sees single packets.
 func TestFates(t *testing.T) {
 	wire(t)

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Files are where a capture goes: one file, a ring of files of which the oldest
+// Files are the output of a capture: one file, a ring of files of which the oldest
 // make room, or a stream. They belong to one goroutine.
 type Files struct {
 	path string
@@ -101,7 +101,7 @@ func (f *Files) Write(blocks []byte) (int, error) {
 	return n, nil
 }
 
-// whole is how many of the first n bytes of blocks are whole ones.
+// whole returns the length of the whole blocks in the first n bytes of blocks.
 func whole(blocks []byte, n int) int {
 	end := 0
 	for end+8 <= n {

@@ -1,7 +1,7 @@
 package capture
 
-// How much may wait to be written: a disk or a reader may pause for as long as
-// that lasts.
+// Bounds on the memory of packets that wait to be written: a disk or a reader
+// may pause until it is full.
 const (
 	bufferSize  = 1 << 20 // bytes, about
 	bufferCount = 64

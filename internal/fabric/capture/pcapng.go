@@ -25,8 +25,8 @@ const (
 	optionDropped     = 5  // isb_ifdrop
 )
 
-// blocks are the blocks of a pcapng section, made one after the other. Whoever
-// writes them writes whole ones, so that a file can be read whenever its writer died.
+// blocks are the blocks of a pcapng section, made one after the other. They are
+// written whole, so that a file can be read whenever its writer died.
 //
 // gopacket has a writer, which draws in gopacket/layers: milliseconds and
 // megabytes for every process of a lab, which are all the same binary.

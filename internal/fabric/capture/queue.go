@@ -1,6 +1,7 @@
 package capture
 
-// slabSize is how much memory is taken at once for packets that wait, bytes.
+// slabSize is the size of the memory that is taken at once for packets that wait,
+// bytes.
 const slabSize = 1 << 20
 
 // A queue is the packets of a source that wait to be written, in the order of their

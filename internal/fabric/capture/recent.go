@@ -36,26 +36,27 @@ type Recent struct {
 }
 
 const (
-	// recentLength is how much of a frame is kept, bytes: up to the headers of any
-	// RoCEv2 packet. Of connection management (QP 1) it is all.
+	// recentLength bounds the part of a frame that is kept, bytes: up to the headers of
+	// any RoCEv2 packet. Frames of connection management (QP 1) are kept whole.
 	recentLength = 128
 	mostLength   = 512
 
-	// recentBlocks is how many blocks there are at most, of which the kernel has half to
-	// write to. A block is one page at least.
+	// recentBlocks bounds the number of blocks, of which the kernel has half to write to.
+	// A block is one page at least.
 	recentBlocks = 64
 	pageSize     = 4096
 
-	// retire is when a block that has a frame ends although there is room in it, ms: slow
-	// traffic is kept for as many of these as are half of the blocks.
+	// retire is the time, in ms, after which a block that has a frame ends although there
+	// is room in it: slow traffic is kept for half as many of these times as there are
+	// blocks.
 	retire = 250
 )
 
-// RetireTime is how long a Recent may not have the last frames that came.
+// RetireTime bounds the time for which a Recent may lack the last frames that came.
 const RetireTime = (retire + 100) * time.Millisecond
 
 // RecentSocket makes the socket of a Recent in the present network namespace. It receives
-// nothing yet. Who has it needs no privileges to open a Recent with it.
+// nothing yet. A process that has it needs no privileges to open a Recent with it.
 func RecentSocket() (*os.File, error) {
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -151,7 +152,8 @@ func (r *Recent) Bind() error {
 	return nil
 }
 
-// header is what the kernel has at the beginning of a block, a number modulo that of blocks.
+// header returns the kernel's header at the beginning of a block. block is taken modulo the
+// number of blocks.
 func (r *Recent) header(block int) *unix.TpacketHdrV1 {
 	at := (*unix.TpacketBlockDesc)(unsafe.Pointer(&r.memory[block%r.blocks()*r.block]))
 	return (*unix.TpacketHdrV1)(unsafe.Pointer(&at.Hdr))
@@ -216,8 +218,8 @@ func superPacket(virtio []byte, length int) string {
 	return fmt.Sprintf("the first of %d packets of a super-packet", (length-headers+size-1)/size)
 }
 
-// WriteRecent writes what several Recents have as pcapng, in the order of time. What came
-// within the last RetireTime may be missing.
+// WriteRecent writes what several Recents have as pcapng, in the order of time. Frames that
+// came within the last RetireTime may be missing.
 func WriteRecent(w io.Writer, all []*Recent) error {
 	var names []string
 	var frames []recalled

@@ -61,8 +61,8 @@ func sendNumber(t *testing.T, port int, length, offset int, number uint32) {
 
 const headers = 14 + 20 + 8 // before the payload of UDP
 
-// The beginning of what came in is kept, with its length; of a super-packet as one, which
-// the file says. What goes out is not.
+// The beginning of each frame that comes in is kept, with its length. A super-packet is kept
+// as one frame, which the file says. Frames that go out are not kept.
 func TestRecent(t *testing.T) {
 	wire(t)
 	near, far := openRecent(t, "near", 1<<20), openRecent(t, "far", 1<<20)
@@ -171,8 +171,8 @@ func TestRecentBindsAgain(t *testing.T) {
 	recalls(t, r, func(f *recalled) bool { return binary.BigEndian.Uint16(f.data[12:]) == 0x86dd })
 }
 
-// What a super-packet costs its sender's processor, as far as the far end of the wire, and
-// what a Recent there adds to that.
+// BenchmarkRecent measures the time that a super-packet takes of its sender's processor, as
+// far as the far end of the wire, without and with a Recent there.
 func BenchmarkRecent(b *testing.B) {
 	for _, remembered := range []bool{false, true} {
 		b.Run(map[bool]string{false: "without", true: "with"}[remembered], func(b *testing.B) {
@@ -213,7 +213,7 @@ func BenchmarkRecent(b *testing.B) {
 	}
 }
 
-// processorTime is how long the calling thread has run, ns.
+// processorTime returns the time for which the calling thread has run, ns.
 func processorTime(b *testing.B) int64 {
 	var at unix.Timespec
 	must(b, unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &at))

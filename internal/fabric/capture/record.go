@@ -9,20 +9,21 @@ import (
 )
 
 const (
-	// window is how long a packet waits for those of other sources that are older.
+	// window is the time that a packet waits for older ones of other sources.
 	window = 40 * time.Millisecond
-	// fateWindow is how long it waits for what its link's tap says of it, while an
-	// engine has the link, or had it: as long as an engine may be kept from its work.
+	// fateWindow is the time that it waits for its link's tap to report on it, while
+	// an engine has the link, or had it: as long as an engine may be kept from its work.
 	fateWindow = 250 * time.Millisecond
-	// tick is how often the recorder writes what has waited long enough.
+	// tick is the interval at which the recorder writes packets that have waited long
+	// enough.
 	tick = 10 * time.Millisecond
-	// skew is how far from the order of their stamps a tap may tell of packets.
+	// skew bounds the difference between the stamps of packets on which a tap reports
+	// out of order.
 	skew = 2 * time.Millisecond
-	// patience is how long a decision waits for a packet that does not come, and how
-	// long, at the end, taps may go on to say something.
+	// patience bounds the time that a decision waits for a packet that does not come,
+	// and the time that taps have, at the end, to say something more.
 	patience = time.Second
-	// maxHeld is how many bytes of packets wait at most; more of them are written
-	// sooner.
+	// maxHeld bounds the bytes of packets that wait; more of them are written sooner.
 	maxHeld = 64 << 20
 )
 
@@ -51,7 +52,7 @@ type recorder struct {
 	size   uint64 // of the present file, bytes
 }
 
-// progress is how far a source has come. Its socket and its tap may be far apart when
+// progress says how far a source has come. Its socket and its tap may be far apart when
 // processors are short.
 type progress struct {
 	taken int64 // stamp of the last frame that came from the socket

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// receiveBatch is how many frames are taken at once.
+	// receiveBatch is the number of frames that are taken at once.
 	receiveBatch = 16
 	// chunkSize is from how many bytes on a chunk is full, and chunkCount how many
 	// chunks may wait to be recorded: some 30 ms of 10 Gb/s.

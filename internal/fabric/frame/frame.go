@@ -4,10 +4,10 @@
 //
 // With segmentation offload a sender's kernel hands 64 KiB of TCP or UDP to its
 // interface as one frame, and over veth it stays one up to the receiver's
-// socket. What counts on an emulated link are the packets that a wire would
-// have carried: a Frame knows how many those are and how long each is, and
-// writes the headers of any run of them, so that a super-packet can be passed
-// on in parts without copying its payload.
+// socket. An emulated link deals with the packets that a wire would have
+// carried: a Frame knows how many those are and how long each is, and writes
+// the headers of any run of them, so that a super-packet can be passed on in
+// parts without copying its payload.
 //
 // Open, Receiver and Overruns are the packet sockets that such frames come
 // from. Start reading at Parse.

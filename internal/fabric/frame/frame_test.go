@@ -267,7 +267,7 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// Whatever comes in: the parts of a frame make up the whole, and splitting a run
+// The parts of any frame that comes in make up the whole, and splitting a run
 // gives the same packets as splitting the frame.
 func FuzzFrame(f *testing.F) {
 	f.Add(superUDP4(), 1, 2)

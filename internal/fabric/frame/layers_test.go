@@ -62,7 +62,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// Whatever is parsed, nothing is looked for outside of the frame.
+// Parsing looks for nothing outside of the frame, whatever bytes the frame has.
 func TestLayersOfAnything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := append(make([]byte, HeaderLen), rapid.SliceOfN(rapid.Byte(), 14, 120).Draw(t, "bytes")...)

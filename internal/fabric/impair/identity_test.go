@@ -20,7 +20,7 @@ func sealed(flow roce.Flow, h roce.Header, payload []byte) []byte {
 	return s.AppendIP(nil, &flow, 1, &roce.Packet{Header: h, Payload: [][]byte{payload}})
 }
 
-// inner is what follows the UDP header of a packet of sealed.
+// inner returns the bytes behind the UDP header of a packet of sealed.
 func inner(ip []byte) []byte {
 	const ipv4, ipv6, udp = 20, 40, 8
 	if ip[0]>>4 == 4 {
@@ -29,7 +29,7 @@ func inner(ip []byte) []byte {
 	return ip[ipv6+udp:]
 }
 
-// Whatever a sender may send is identified.
+// All packets that a sender may send are identified.
 func TestIdentifyReadsWhatIsSent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := roce.Header{

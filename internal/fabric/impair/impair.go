@@ -42,7 +42,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// What a frame costs on a wire beyond its own bytes.
+// Bytes that a frame costs on a wire beyond its own.
 const (
 	framing  = 8 + 4 + 12 // bytes: preamble with start delimiter, frame check sequence, gap
 	minFrame = 60         // bytes: shorter frames are padded to this, 64 with the check sequence

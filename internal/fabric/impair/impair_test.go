@@ -186,7 +186,7 @@ func TestDecisionsDoNotDependOnOtherSettings(t *testing.T) {
 			}
 		}
 	}
-	// Who hurries is seen where there is always someone to overtake.
+	// The packets that hurry are seen where there is always one to overtake.
 	slow := of(topology.Impairment{Delay: time.Second, Reorder: full.Reorder}, 1)
 	other := of(topology.Impairment{Delay: time.Second, Reorder: full.Reorder, Duplicate: 0.5, Corrupt: full.Corrupt}, 1)
 	if diff := cmp.Diff(departures(slow), departures(other)); diff != "" {
@@ -216,7 +216,7 @@ func TestSetLeavesPacketsOnTheirWay(t *testing.T) {
 	}
 }
 
-// What a change leaves alone goes on, what it names begins anew.
+// Settings that a change leaves alone go on; those that it names begin anew.
 func TestSetResetsWhatChanges(t *testing.T) {
 	settings := topology.Impairment{
 		Loss:   topology.Loss{Packets: []uint64{3}},
@@ -258,7 +258,7 @@ func TestSetResetsWhatChanges(t *testing.T) {
 	}
 }
 
-// What is promised of delays is what the settings have in common with every draw.
+// The least delay that is promised holds for every draw that the settings allow.
 func TestLeastDelay(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct {

@@ -40,9 +40,9 @@ func anything(t *rapid.T) topology.Impairment {
 	return i
 }
 
-// Whatever the settings and however they change: packets do not leave before
-// they were sent, keep their order but as far as it was asked for, and the
-// queue's account is right and within its limit.
+// These rules hold for all settings, however they change: packets do not leave
+// before they were sent, and keep their order except as far as a change of it was
+// asked for; the queue's account is right and within its limit.
 func TestInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		settings := anything(t)

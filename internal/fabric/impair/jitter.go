@@ -72,8 +72,8 @@ func (j *jitter) shift(random uint64) time.Duration {
 	return time.Duration(math.Round(units * j.spread))
 }
 
-// reach returns half the range from the 1st to the 99th percentile of a jitter. That is what
-// is measured, since it does not depend on how rare the rarest delays were.
+// reach returns half the range from the 1st to the 99th percentile of a jitter. Measurements
+// use this range, too, since it does not depend on how rare the rarest delays were.
 func reach(j topology.Jitter) time.Duration {
 	n := newJitter(j)
 	if n.kind == steady {

@@ -9,7 +9,8 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// shifts are what jitter adds to the delay of n packets that are far apart, ns.
+// shifts returns the times, in ns, that jitter adds to the delay of n packets that are far
+// apart.
 func shifts(t *testing.T, j topology.Jitter, n int) []float64 {
 	t.Helper()
 	const delay = 100 * time.Millisecond

@@ -92,8 +92,9 @@ func (o *order) before(k int, sent time.Duration) int {
 	return 0
 }
 
-// apart is how far from others a replayed packet leaves that could be overtaken,
-// so that there is room between the two for those that were recorded there.
+// apart is the time between the departures of a replayed packet and of others that
+// could be overtaken, so that there is room between the two for those that were
+// recorded there.
 const apart = 128 * time.Nanosecond
 
 // overtake has a packet leave as nearly as possible when it would by itself, but

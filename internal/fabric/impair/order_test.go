@@ -30,7 +30,7 @@ func TestReorderedPacketsOvertakeTheDepth(t *testing.T) {
 	}
 }
 
-// What has left cannot be overtaken, and a packet does not leave before it came.
+// A packet that has left cannot be overtaken, and no packet leaves before it came.
 func TestOnlyPacketsOnTheirWayAreOvertaken(t *testing.T) {
 	d := direction(4, "link", 0, topology.Impairment{Delay: 100, Reorder: topology.Reorder{Probability: 1, Depth: 10}})
 	for _, c := range []struct {

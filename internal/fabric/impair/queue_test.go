@@ -159,7 +159,7 @@ func TestRateRaisedWhileQueueIsFull(t *testing.T) {
 	}
 }
 
-// What a rate leaves of a nanosecond is no time at another rate.
+// The rest of a nanosecond that one rate leaves is no time at another rate.
 func TestRestOfOneRateIsNotTakenToAnother(t *testing.T) {
 	d := direction(1, "link", 0, topology.Impairment{Rate: 99_999_999_977})
 	sent := d.Packet(packet(1000), 0).Queued

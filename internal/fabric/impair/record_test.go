@@ -171,7 +171,7 @@ func TestReplayRepeatsDecisions(t *testing.T) {
 	if got, want := d.Replayed(), (Replayed{Packets: n}); got != want {
 		t.Errorf("replayed %+v, want %+v", got, want)
 	}
-	// What comes behind the log's end meets the settings.
+	// A packet behind the log's end meets the settings.
 	if v := d.Packet(packet(100), time.Hour); v.Cause != Cut {
 		t.Errorf("behind the end: %+v", v)
 	}
@@ -201,7 +201,7 @@ func TestReplayDrawsOnWhereNothingIsRecorded(t *testing.T) {
 	d.Replay(log.Sequence("link", 0))
 	differ := 0
 	for i, v := range verdicts(d, n) {
-		// Who has room in the queue depends on timing, and so on who is replayed.
+		// Timing decides which packets have room in the queue, and which are replayed.
 		if v.Fate != want[i].Fate || v.Cause != want[i].Cause || v.Fault != want[i].Fault || v.Flip != want[i].Flip || v.Twice != want[i].Twice {
 			differ++
 		}
@@ -316,7 +316,7 @@ func TestReplayKeepsTheOrderOfBursts(t *testing.T) {
 	})
 }
 
-// sequence is what was decided on packets that are made alike, some ns apart.
+// sequence returns the decisions on n packets that are made alike, gap apart.
 func sequence(t *testing.T, d *Direction, gap time.Duration, n int) (*Sequence, []Verdict) {
 	t.Helper()
 	var s Sequence

@@ -30,7 +30,7 @@ type Verdict struct {
 	Flip      Flip          // bits that change on the way
 }
 
-// A Fate is what becomes of a packet.
+// A Fate says what becomes of a packet.
 type Fate uint8
 
 // The fates.
@@ -76,7 +76,7 @@ func causeOf(s string) (Cause, bool) {
 	return Cause(max(i, 0)), i >= 0
 }
 
-// MaxFlips is how many bits of a packet can change.
+// MaxFlips bounds the number of bits of a packet that can change.
 const MaxFlips = topology.MaxCorruptBits
 
 // A Flip is a set of bits of a packet; the zero Flip is none. Bit 0 is the most

@@ -88,7 +88,7 @@ func TestTrafficCrosses(t *testing.T) {
 				})
 				m, err := l.engine.Detach(deadline(t), linkName)
 				must(t, err)
-				// What the kernel sends by itself may still have been on its way.
+				// Packets that the kernel sends by itself may still have been on their way.
 				if m[0].Delivered < next || m[0].Packets != m[0].Delivered+m[0].LostDown || m[0].LostOverrun != 0 {
 					t.Errorf("measured %+v", m[0])
 				}

@@ -19,22 +19,22 @@ import (
 // wall clock that is set meanwhile does not spoil their time of arrival.
 const maxHandover = time.Second
 
-// forwardTime is how long after a frame's arrival the watch has seen it if the kernel
-// forwarded it: the two happen in one go, some us apart.
+// forwardTime bounds the time after a frame's arrival until the watch has seen it, if the
+// kernel forwarded it: the two happen in one go, some us apart.
 const forwardTime = 50 * time.Microsecond
 
-// What the kernel forwards between Attach and Start would fill the sockets if the
-// supervisor were held up then, and what arrives at a full one after the filter has gone
-// would be lost. So the loop takes some of it every takeInterval, at most
-// takeBatches at each port.
+// The loop takes some of the frames that the kernel forwards between Attach and Start every
+// takeInterval, at most takeBatches at each port. Otherwise those frames would fill the
+// sockets if the supervisor were held up then, and frames that arrive at a full one after
+// the filter has gone would be lost.
 const (
 	takeInterval = 5 * time.Millisecond
 	takeBatches  = 128
 )
 
-// signedLen is how much of a frame tells it from others, bytes: all headers up to
-// the RoCE packet sequence number or the TCP sequence number and time stamps,
-// and some payload.
+// signedLen is the length of the part that tells a frame from others, bytes: all
+// headers up to the RoCE packet sequence number or the TCP sequence number and time
+// stamps, and some payload.
 const signedLen = 192
 
 var signatures = maphash.MakeSeed()

@@ -46,7 +46,7 @@ func TestHostIsSaturatedWhenNoProcessorIsIdle(t *testing.T) {
 	}
 }
 
-// What /proc/uptime says grows, and no faster than the time of all processors.
+// The idle time in /proc/uptime grows, and no faster than the time of all processors.
 func TestUptimeIsReadable(t *testing.T) {
 	h := openHost()
 	first, err := h.idle()

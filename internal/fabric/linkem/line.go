@@ -56,11 +56,11 @@ func (n *line) measure(since bool) linkstats.Statistics {
 	return n.stats.Statistics(n.model)
 }
 
-// How long a packet may wait for those behind it, to be sent with them: no longer
-// than gather, and only while each leaves within near of the one before. At 10
-// Gb/s, where packets of 4 KiB leave 3.4 us apart and sending one takes as long,
-// this is what keeps the rate: those of a super-packet of 15 are sent as one
-// again. It makes the median packet of such a stream half of gather late.
+// Bounds on the time that a packet may wait for those behind it, to be sent with
+// them: no longer than gather, and only while each leaves within near of the one
+// before. This wait keeps the rate at 10 Gb/s, where packets of 4 KiB leave 3.4 us
+// apart and sending one takes as long: those of a super-packet of 15 are sent as
+// one again. It makes the median packet of such a stream half of gather late.
 const (
 	near   = 25 * time.Microsecond
 	gather = 60 * time.Microsecond

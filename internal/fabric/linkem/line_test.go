@@ -259,8 +259,8 @@ func TestShortFramesShareMemory(t *testing.T) {
 	}
 }
 
-// What is kept of frames besides their bytes is within the budget, too: of short
-// ones, of copies, and of packets that each leave at a time of their own.
+// The budget includes the memory kept for frames besides their bytes: for short
+// ones, for copies, and for packets that each leave at a time of their own.
 func TestBudgetCoversWhatIsKept(t *testing.T) {
 	const memory = 8 * bufferLen
 	for name, c := range map[string]struct {
@@ -373,8 +373,8 @@ func TestForwardingDoesNotAllocate(t *testing.T) {
 			round() // pools, queues and histograms grow to their size
 		}
 		// The count is of the whole process, and another test's goroutines may be on
-		// their last steps; a histogram takes a page at times. What the path itself
-		// allocates shows every time.
+		// their last steps; a histogram takes a page at times. Allocations of the
+		// path itself show every time.
 		least := testing.AllocsPerRun(50, round)
 		for range 4 {
 			least = min(least, testing.AllocsPerRun(50, round))

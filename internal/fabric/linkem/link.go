@@ -19,7 +19,8 @@ type link struct {
 	idle  chan struct{} // closed, and nil, once no packet is on its way; nil unless somebody waits for that
 }
 
-// A state is where a link is in the sequence of package linkem's documentation.
+// A state is the step that a link has reached in the sequence of package linkem's
+// documentation.
 type state string
 
 const (

@@ -9,7 +9,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/impair"
 )
 
-// mostLosses is how many decisions are kept: 3 MiB.
+// mostLosses bounds the number of decisions that are kept: 3 MiB.
 const mostLosses = 1 << 14
 
 // losses are the last decisions on packets that did not arrive as they were sent, on all

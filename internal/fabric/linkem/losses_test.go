@@ -10,7 +10,8 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// What is lost, doubled or changed is remembered, with who it was; what passes is not.
+// Packets that are lost, doubled or changed are remembered, with their identity; those
+// that pass are not.
 func TestLossesAreRemembered(t *testing.T) {
 	b := newBench(t, topology.Impairment{Loss: topology.Loss{Packets: []uint64{2}}})
 	b.arrive(t, roceSuperPacket(3, 100, 0))

@@ -16,9 +16,9 @@ import (
 	"golang.org/x/net/ipv6"
 )
 
-// What is no RDMA crosses an impaired link as well: pings and TCP, over IPv4 and
-// IPv6, and the ARP and neighbour discovery that they begin with. Faults, which are
-// for RDMA packets, do not meet it.
+// Traffic other than RDMA crosses an impaired link as well: pings and TCP, over IPv4
+// and IPv6, and the ARP and neighbour discovery that they begin with. Faults, which
+// are for RDMA packets, do not meet it.
 func TestPlainTrafficCrosses(t *testing.T) {
 	settings := topology.Impairment{
 		Delay:     time.Millisecond,

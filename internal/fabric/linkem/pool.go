@@ -19,9 +19,9 @@ const (
 	// longer one keeps the buffer it was received into. So no more than half of
 	// the budget is wasted, and no more than this copied.
 	shareLimit = bufferLen / 2
-	// What the budget is charged for a frame and for a run of its packets, bytes,
+	// Bytes that the budget is charged for a frame and for a run of its packets,
 	// besides the frame's own: a slice that grows has room for half as many again.
-	// Of short frames it is most of what they take.
+	// They are most of what short frames take.
 	heldCost = int(unsafe.Sizeof(heldFrame{})+unsafe.Sizeof((*heldFrame)(nil))) * 3 / 2
 	runCost  = int(unsafe.Sizeof(run{})) * 3 / 2
 )

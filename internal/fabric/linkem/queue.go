@@ -36,7 +36,7 @@ type queue struct {
 	pushed uint32 // how many were pushed in all, modulo 2^32
 }
 
-// slack is how much room merge makes before the head when there is none.
+// slack is the room, in runs, that merge makes before the head when there is none.
 const slack = 64
 
 // push adds a run, whose order it sets.

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever is pushed and taken in between, runs leave in the order of their
-// departures, and those of the same instant in the order they were pushed.
+// Runs leave in the order of their departures, and those of the same instant in
+// the order they were pushed, whatever is pushed and taken in between.
 func TestQueueIsInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := queue{pushed: rapid.SampledFrom([]uint32{0, 1<<32 - 20}).Draw(t, "pushed before")}

@@ -15,11 +15,12 @@ import (
 )
 
 const (
-	// recordBatch is how many decisions may wait to be written, twice: some 12 MiB.
+	// recordBatch bounds the decisions in each of the two batches that may wait to be
+	// written: some 12 MiB together.
 	recordBatch = 1 << 15
 	// recordChunk is about how much is written at once, bytes.
 	recordChunk = 256 << 10
-	// flushTime is how long an engine that ends may take to write the rest.
+	// flushTime bounds the time that an ending engine takes to write the rest.
 	flushTime = 2 * time.Second
 	// maxLog bounds a log that is replayed, bytes: some five million decisions,
 	// which take 350 MB of memory.

@@ -147,7 +147,7 @@ func TestReleaseThatIsGivenUp(t *testing.T) {
 	}
 }
 
-// Whoever waits for a link to be idle is told when the last packet has left.
+// A caller that waits for a link to be idle is told when the last packet has left.
 func TestIdle(t *testing.T) {
 	b := newBench(t, topology.Impairment{Delay: time.Hour})
 	isIdle := func(c <-chan struct{}) bool {
@@ -191,7 +191,7 @@ func TestRecordsHaveIdentities(t *testing.T) {
 	}
 }
 
-// What there is no room for is missing, and the log says so.
+// Records that there is no room for are missing, and the log says so.
 func TestRecordsThatAreNotWrittenInTime(t *testing.T) {
 	b := newBench(t, topology.Impairment{})
 	file := logFile(t)

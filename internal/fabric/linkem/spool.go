@@ -24,8 +24,8 @@ type batch[T any] struct {
 	missed uint64 // how many could not be added after the last
 }
 
-// pause is how long the goroutine lets items gather after it has taken some: a
-// single one is passed on at once, many are in few batches.
+// pause is the time for which the goroutine lets items gather after it has taken
+// some: a single one is passed on at once, many are in few batches.
 const pause = 5 * time.Millisecond
 
 // newSpool returns a spool whose batches hold so many items.

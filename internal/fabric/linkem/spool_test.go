@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// What the thread adds arrives in order, or is missed and counted, however fast
-// either side is.
+// Items that the thread adds arrive in order, or are missed and counted, however
+// fast either side is.
 func TestSpool(t *testing.T) {
 	const items, room = 20_000, 64
 	s := newSpool[int](room)

@@ -2,9 +2,9 @@ package linkem
 
 import "time"
 
-// coalesceTime is how long the thread sleeps at a time while much arrives and the host has
-// no processor to spare. Then it takes all that has come and sends all that is due, as an
-// adapter does that coalesces interrupts.
+// coalesceTime is the length of each sleep of the thread while much arrives and the host has
+// no processor to spare. After it the thread takes all that has come and sends all that is
+// due, as an adapter does that coalesces interrupts.
 //
 // A thread that is woken for each frame is there at once, but each wake-up costs processor
 // time, the thread's and that of the sender or receiver that it takes the processor from.
@@ -13,15 +13,15 @@ import "time"
 // it without a stream, or while a processor is idle.
 const coalesceTime = 200 * time.Microsecond
 
-// A stream is how much arrives at all ports together. It belongs to the loop's thread.
+// A stream measures how much arrives at all ports together. It belongs to the loop's thread.
 type stream struct {
 	since time.Duration // when the window began
 	bytes int           // that arrived in it
 	runs  bool          // in the window before
 }
 
-// What arrives is a stream if it is at least streamBytes over a window. The window is long
-// enough that no single message is one.
+// Frames that arrive are a stream if they have at least streamBytes over a window. The window
+// is long enough that no single message is one.
 const (
 	streamWindow = 500 * time.Microsecond
 	streamBytes  = 128 << 10 // 2 Gb/s

@@ -139,7 +139,7 @@ func TestThreadWakesForDeparturesWhileFramesWait(t *testing.T) {
 	}
 }
 
-// What came during a sleep is taken after it.
+// Frames that came during a sleep are taken after it.
 func TestSleepSeesWhatCame(t *testing.T) {
 	b := newBench(t, topology.Impairment{})
 	_, err := unix.Write(b.ends[0], superPacket(1, 60))

@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tapBatch is how much of a tap's stream may wait for its reader, bytes, twice.
+// tapBatch bounds the bytes of a tap's stream in each of the two batches that may wait for
+// its reader.
 const tapBatch = 4 << 20
 
 // A packetTap is one tap of a link. It belongs to the loop's thread, but for the spool.
@@ -109,7 +110,7 @@ var dropped = [...]string{
 	impair.Flap:   "dropped: flap",
 }
 
-// tapEndTime is how long the end of a tap may take to reach its reader.
+// tapEndTime bounds the time that the end of a tap takes to reach its reader.
 const tapEndTime = 100 * time.Millisecond
 
 // tap writes to a file what becomes of the packets of a link, until ctx ends or its reader

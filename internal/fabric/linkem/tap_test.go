@@ -24,7 +24,7 @@ func (b *bench) listen(room, snaplen int) *packetTap {
 	return t
 }
 
-// heard is what is in the stream up to its end.
+// heard returns the packets in the stream up to its end.
 func (t *packetTap) heard(tb testing.TB) (packets []tap.Packet) {
 	tb.Helper()
 	var stream []byte
@@ -99,7 +99,7 @@ func TestTapMissesWhatItHasNoRoomFor(t *testing.T) {
 	}
 }
 
-// What the engine has no memory for is told as lost.
+// Packets that the engine has no memory for are reported as lost.
 func TestTapOfAnOverrun(t *testing.T) {
 	b := newBench(t, topology.Impairment{Delay: time.Hour})
 	none, err := newPool(bufferLen - 1)

@@ -18,8 +18,8 @@ import (
 // Threads made later inherit from those that make them.
 //
 // Real-time priority needs CAP_SYS_NICE in the initial user namespace (and real
-// time in the cgroup, where the kernel groups it). What else a thread can ask
-// for: a short time slice, which gets it an earlier turn (fair scheduler, Linux
+// time in the cgroup, where the kernel groups it). A thread can ask for two other
+// things: a short time slice, which gets it an earlier turn (fair scheduler, Linux
 // 6.12), and a better nice value.
 func prioritise() error {
 	tasks, err := os.ReadDir("/proc/self/task")

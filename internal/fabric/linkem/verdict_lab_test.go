@@ -90,8 +90,8 @@ func (l *lab) entered(tb testing.TB) uint64 {
 	return m[linkName][0].Packets
 }
 
-// What is marked arrives with Congestion Experienced, cut out of super-packets
-// as others are, and checksums right, or it would not arrive.
+// Marked packets arrive with Congestion Experienced, cut out of super-packets
+// as others are, and with right checksums, or they would not arrive.
 func TestMarksArrive(t *testing.T) {
 	for _, network := range []string{"udp4", "udp6"} {
 		t.Run(network, func(t *testing.T) {

@@ -43,8 +43,8 @@ func packets(tb testing.TB, raw []byte) (all [][]byte) {
 	return all
 }
 
-// verdicts are what the model of the bench's first direction says to the packets
-// of a super-packet.
+// verdicts returns the verdicts of the model of the bench's first direction on the
+// packets of a super-packet.
 func verdicts(tb testing.TB, settings topology.Impairment, raw []byte) (all []impair.Verdict) {
 	tb.Helper()
 	model := impair.New(1, "x", 0)
@@ -137,8 +137,8 @@ func TestPostponedPacketsLeaveLater(t *testing.T) {
 }
 
 // A packet whose bits flip leaves its super-packet, and is changed in these bits
-// alone. Whether its checksum tells depends: the change of a RoCEv2 packet is
-// its ICRC's to tell.
+// alone. Its checksum shows the change, unless it is a RoCEv2 packet: there only the
+// ICRC shows it.
 func TestCorruptedPackets(t *testing.T) {
 	ipv6 := ipv6SuperPacket(15, 100)
 	for _, c := range []struct {
@@ -262,8 +262,8 @@ func TestMarkedPackets(t *testing.T) {
 	}
 }
 
-// What is not corrupted leaves as parts of the super-packet, with as few sends as
-// before; what is leaves on its own, with nothing left to compute.
+// Packets that are not corrupted leave as parts of the super-packet, with as few
+// sends as before; a corrupted one leaves on its own, with nothing left to compute.
 func TestCorruptedPacketsLeaveAlone(t *testing.T) {
 	psn := topology.PSNs{First: 4, Last: 4}
 	b := newBench(t, topology.Impairment{Faults: []topology.Fault{{Match: topology.Match{PSN: &psn}, Action: topology.Corrode}}})

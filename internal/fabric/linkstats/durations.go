@@ -76,8 +76,8 @@ func (h *durations) above(limit int64) (n uint64) {
 const maxBins = 24
 
 // bins sums the durations up for somebody to look at: in bins of the same width,
-// a power of two, over the range from P1 to P999. What is below or above that is
-// in the first and the last.
+// a power of two, over the range from P1 to P999. The first and the last have the
+// durations below and above that, too.
 func (h *durations) bins(d *Distribution) []Bin {
 	if h.buckets == nil {
 		return nil

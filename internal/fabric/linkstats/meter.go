@@ -48,7 +48,7 @@ func (m *meter) merge(later *meter) {
 		*m = *later
 		return
 	}
-	// What came at the later one's first instant is in its slots alone.
+	// Bytes that came at the later one's first instant are in its slots alone.
 	m.total += later.total
 	m.last, m.peak = later.last, max(m.peak, later.peak)
 }

@@ -30,8 +30,8 @@ func pass(c *Collector, model *impair.Direction, from time.Duration) {
 	}
 }
 
-// What is measured since Begin, fates of packets included, is what a direction measures
-// that is new; in all it is both.
+// The figures since Begin, fates of packets included, are those that a new direction
+// measures; the figures in all are those of both periods.
 func TestPeriods(t *testing.T) {
 	fresh := func() (*Collector, *impair.Direction) {
 		model := impair.New(42, "link", 0)

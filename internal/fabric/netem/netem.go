@@ -3,9 +3,10 @@
 // engine: netem.
 //
 // It does a delay, a jitter that keeps packets in order, loss, independent or in
-// bursts, and a rate that counts Ethernet framing as impair.WireBytes does. What it cannot do as
-// package impair means it, topology.Engine's Check refuses: nothing here comes from
-// the lab's seed, and nothing is measured but what a queue discipline counts.
+// bursts, and a rate that counts Ethernet framing as impair.WireBytes does.
+// topology.Engine's Check refuses all that netem cannot do as package impair means it:
+// nothing here comes from the lab's seed, and nothing is measured but what a queue
+// discipline counts.
 //
 // A super-packet is one packet to netem. Where that matters, for loss and rate,
 // nodes must hand over wire packets (a link's offload: off).
@@ -81,7 +82,7 @@ func Probe(index int) error {
 
 const loopbackMTU = 65536
 
-// What of netem's options the netlink package has no names or no layout for
+// Numbers of netem's options that the netlink package has no names or no layout for
 // (linux/pkt_sched.h).
 const (
 	optLatency64 = 10 // TCA_NETEM_LATENCY64, ns
@@ -167,9 +168,9 @@ func (i Interface) limit(s topology.Impairment) uint32 {
 
 const ethernet = 14 // bytes of header
 
-// tableLen is how many values a distribution has, tableScale what stands for one
-// spread: of 16 bits, they reach four spreads either way, where iproute2's tables
-// end, too. For a normal distribution that is all but one value in 16,000. Of
+// tableLen is the number of values in a distribution, and tableScale stands for one
+// spread: of 16 bits, the values reach four spreads either way, where iproute2's
+// tables end, too. For a normal distribution that is all but one value in 16,000. Of
 // Pareto's it cuts the last hundredth, whose standard deviation is 0.74 of the
 // spread then.
 const (

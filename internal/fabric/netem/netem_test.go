@@ -167,7 +167,7 @@ func sameChain(chain []uint32, asked topology.Loss) bool {
 	return math.Abs(math.MaxUint32/r-asked.Burst) < 1e-6 && math.Abs(p/(p+r)-asked.Rate) < 1e-6
 }
 
-// What is tried is gone afterwards.
+// The queue discipline that Probe tries is gone afterwards.
 func TestProbe(t *testing.T) {
 	const loopback = 1
 	err := Probe(loopback)

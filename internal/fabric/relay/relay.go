@@ -3,8 +3,8 @@
 // Ethernet header on, without check sequence. QEMU uses that format with -netdev dgram.
 //
 // A directory holds two sockets for interface NAME. The relay receives on
-// NAME.lab what is to be sent through the interface. What arrives there it
-// sends to NAME.peer, which the process makes. Nothing is agreed beforehand:
+// NAME.lab what is to be sent through the interface. It sends what arrives at the
+// interface to NAME.peer, which the process makes. Nothing is agreed beforehand:
 // frames for which there is no NAME.peer are dropped, as on a cable that is not
 // plugged in, and a process that ends may be followed by another that makes
 // NAME.peer anew.
@@ -40,13 +40,13 @@ const (
 	maxFrame    = ethernetLen + 65535
 	ethernetLen = 14
 
-	// receiveBuffer is what to ask for, bytes: a peer may be slow for a while.
+	// receiveBuffer is the size to ask for, bytes: a peer may be slow for a while.
 	// Without privilege the kernel grants less.
 	receiveBuffer = 4 << 20
 )
 
-// sendTimeout is how long a peer may take to make room for a frame, such as an
-// emulated machine that gets no processor. The kernel queues some ten
+// sendTimeout bounds the time that a peer, such as an emulated machine that gets no
+// processor, may take to make room for a frame. The kernel queues some ten
 // (net.unix.max_dgram_qlen), and those that come meanwhile wait in the
 // interface's receive buffer. Tests change it.
 var sendTimeout = 2 * time.Second
@@ -66,7 +66,7 @@ type Relay struct {
 	socket *os.File // NAME.lab
 	out    int      // an unnamed socket for sending to the peer: unlike the others, it blocks
 	peer   unix.SockaddrUnix
-	// directory is where the sockets are, kept open because peer has its descriptor.
+	// directory is the folder of the sockets, kept open because peer has its descriptor.
 	directory *os.File
 
 	running sync.WaitGroup

@@ -209,7 +209,7 @@ func TestFramesCross(t *testing.T) {
 	}
 }
 
-// Who attaches later, or anew, gets the frames from then on.
+// A peer that attaches later, or anew, gets the frames from then on.
 func TestPeersComeAndGo(t *testing.T) {
 	sides := pair(t)
 	want := Counts{}
@@ -246,7 +246,7 @@ func TestPeerThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// queueLen is how many frames the kernel queues for a peer.
+// queueLen returns the number of frames that the kernel queues for a peer.
 func queueLen(t *testing.T) uint64 {
 	t.Helper()
 	text, err := os.ReadFile("/proc/sys/net/unix/max_dgram_qlen")
@@ -306,7 +306,8 @@ func TestSignals(t *testing.T) {
 	sides[1].counted(t, Counts{ToPeer: queue + 1})
 }
 
-// What the interface cannot send is counted: too short, too long, or no carrier.
+// Frames that the interface cannot send are counted: too short, too long, or without
+// carrier.
 func TestFramesThatCannotBeSent(t *testing.T) {
 	sides := pair(t)
 	sides[0].send(t, nil, numbered(0, 18)[:13], numbered(0, 1515), make([]byte, 70000), numbered(0, 1514))

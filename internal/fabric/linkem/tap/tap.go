@@ -62,7 +62,7 @@ func Append(dst []byte, p *Packet) []byte {
 	return append(dst, p.Frame...)
 }
 
-// Len is how many bytes Append appends.
+// Len returns the number of bytes that Append appends.
 func Len(p *Packet) int { return headerLen + min(len(p.Comment), 255) + len(p.Frame) }
 
 // ErrFormat is a stream that is none of a tap's.

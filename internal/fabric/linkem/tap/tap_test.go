@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What is appended is read back, and ends where it ended.
+// Appended packets are read back, and the stream ends behind the last of them.
 func TestRoundTrip(t *testing.T) {
 	packet := rapid.Custom(func(t *rapid.T) Packet {
 		return Packet{
