@@ -86,9 +86,9 @@ func call[Params, Result any](ctx context.Context, c *client, m control.Method[P
 
 // Start starts the agent of a node: the running binary again, in new network,
 // UTS, mount and PID namespaces and, unless group is nil, in that cgroup before it
-// does any work. It needs CAP_SYS_ADMIN in the caller's user namespace. What the
-// agent writes to its standard error, panics included, goes to stderr line by
-// line with the node's name in front. The agent ends when its supervisor does.
+// does any work. It needs CAP_SYS_ADMIN in the caller's user namespace. The
+// agent's standard error, panics included, goes to stderr line by line with the
+// node's name in front. The agent ends when its supervisor does.
 //
 // A supervisor that reaps orphans must leave the agents to this package: with
 // waitid(P_ALL, WNOWAIT) it sees who ended before it reaps.

@@ -97,7 +97,7 @@ func (c *commands) add(cmd *Command) (*beginning, error) {
 	return started, nil
 }
 
-// remove removes a command. Whoever waits for its start waits no longer.
+// remove removes a command. Callers that wait for its start wait no longer.
 func (c *commands) remove(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,11 +148,11 @@ func newBeginning() *beginning {
 	return &beginning{over, sync.OnceFunc(func() { close(over) })}
 }
 
-// killDelay is how long a command has to end by itself after SIGTERM. Tests change it.
+// killDelay is the time that a command has to end by itself after SIGTERM. Tests change it.
 var killDelay = time.Second
 
-// What shells return for a command that they cannot run (POSIX.1-2024, Shell
-// Command Language, 2.8.2).
+// Statuses that shells return for a command that they cannot run (POSIX.1-2024,
+// Shell Command Language, 2.8.2).
 const (
 	statusCannotExecute = 126
 	statusNotFound      = 127
@@ -188,8 +188,8 @@ func (a *agent) exec(ctx context.Context, r *control.Request, cmd Command) (stat
 	if err != nil {
 		return 0, err
 	}
-	// The command has its own now. What remained open here would keep the other
-	// ends waiting for an end that has come.
+	// The command has its own now. Files that remained open here would keep the
+	// other ends waiting for an end that has come.
 	for i, f := range r.Files {
 		f.Close()
 		r.Files[i] = nil

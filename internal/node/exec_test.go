@@ -223,9 +223,9 @@ func TestExecEndOfOutput(t *testing.T) {
 	}
 }
 
-// running starts a shell script that first writes "ready", and waits for that. What
-// follows can be read from the file that it returns; the channel gives the
-// status, or -1.
+// running starts a shell script that first writes "ready", and waits for that. The
+// file that it returns has the output that follows; the channel gives the status,
+// or -1.
 func running(t *testing.T, ctx context.Context, a *Agent, id, script string) (*os.File, <-chan int) {
 	t.Helper()
 	outR, out := pipe(t)
@@ -344,7 +344,7 @@ func TestExecTwice(t *testing.T) {
 }
 
 // TestGiveUp ends the context of commands: their whole group must go, be it
-// willing or not. That it is gone shows by the end of its output.
+// willing or not. The end of its output shows that it is gone.
 func TestGiveUp(t *testing.T) {
 	for _, test := range []struct{ name, script, last string }{
 		{"willing", "trap 'echo bye; exit' TERM; echo ready; while :; do sleep 0.05; done", "bye\n"},
@@ -447,7 +447,7 @@ func TestExecManyAtOnce(t *testing.T) {
 	}
 }
 
-// identity is what `stat -c %d:%i DIR` prints.
+// identity returns the output of `stat -c %d:%i DIR`.
 func identity(t *testing.T, dir string) string {
 	t.Helper()
 	var stat unix.Stat_t

@@ -54,8 +54,8 @@ func TestListening(t *testing.T) {
 	}
 }
 
-// What a shell has started listens for it, also in a session of its own, and what listens
-// to the adapter does.
+// A shell counts as listening when a program that it has started listens, also in a session
+// of its own. A program that listens at the adapter counts, too.
 func TestListeningOfOthers(t *testing.T) {
 	a, _ := linked(t)
 	for _, script := range []string{`"$@"; :`, `setsid "$@" & wait`} {

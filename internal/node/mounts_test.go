@@ -50,7 +50,7 @@ func TestFiles(t *testing.T) {
 	wantOutput(t, a, "cd "+dir+"/folder/sub; cat kept new; stat -c %a .; stat -fc %T .", "sub kept\nsub\n710\noverlayfs\n")
 	wantOutput(t, a, "cd "+dir+"/folder; od -An -tx1 deep/er/new; stat -c '%a %s' linked", " 00 01 ff\n444 0\n")
 	wantOutput(t, a, "cat /etc/hosts; cat '/etc/ndklab-test/a:b,c\\d'; stat -c %a /etc/ndklab-test/*", "127.0.0.1 mine\nodd640\n")
-	// What a node writes there stays its own.
+	// Changes that a node makes there stay its own.
 	wantOutput(t, a, "cd "+dir+"; echo more >>there; echo x >folder/written; rm folder/kept; cat there; ls folder", "node's\nmore\ndeep\nlinked\nnew\nsub\nwritten\n")
 	wantOutput(t, b, "cd "+dir+"; cat there; ls folder; ls -d /etc/ndklab-test 2>/dev/null || echo none", "host'skept\nsub\nnone\n")
 	if data, err := os.ReadFile(filepath.Join(dir, "there")); err != nil || string(data) != "host's" {
@@ -170,8 +170,8 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// BenchmarkMount is what the first command of a node costs beside the command: by
-// the mounts that every node has, and with a file of its own.
+// BenchmarkMount measures the cost of the first command of a node besides the command:
+// with the mounts that every node has, and with a file of its own.
 func BenchmarkMount(b *testing.B) {
 	hosts := filepath.Join(b.TempDir(), "hosts")
 	if err := os.WriteFile(hosts, []byte("10.1.2.3 some-node\n"), 0o644); err != nil {

@@ -26,7 +26,7 @@ var (
 	methodSetState    = control.NewMethod[bool, StateChange]("set-state") // whether to enable
 )
 
-// A StateChange is what enabling or disabling a node's adapter has done.
+// A StateChange says what enabling or disabling a node's adapter has done.
 type StateChange struct {
 	Lab     string `json:"lab"` // "" from an agent, which does not know it
 	Node    string `json:"node"`
@@ -55,7 +55,7 @@ func (a *Agent) SetState(ctx context.Context, enabled bool) (StateChange, error)
 	return call(ctx, &a.client, methodSetState, enabled)
 }
 
-// stateChangeTime is how long consumers may take to close their instances before
+// stateChangeTime is the time that consumers have to close their instances before
 // SetState says that they have not.
 const stateChangeTime = 5 * time.Second
 
@@ -160,7 +160,7 @@ func (a *agent) pidOutside(pid uint32) int {
 // interfacesByAddress returns the interface of the node that has each address.
 func interfacesByAddress() map[netip.Addr]net.Interface {
 	found := map[netip.Addr]net.Interface{}
-	// What cannot be found out is not shown: an interface may go at any time.
+	// Interfaces that cannot be asked are left out: they may go at any time.
 	interfaces, _ := net.Interfaces()
 	for _, i := range interfaces {
 		addresses, _ := i.Addrs()

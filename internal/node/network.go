@@ -205,7 +205,8 @@ func address(index int, prefix netip.Prefix) []nl.NetlinkRequestData {
 	return data
 }
 
-// How long the kernel may take to see to IPv6 addresses.
+// localTime bounds the time that the kernel takes to see to IPv6 addresses, and
+// localPoll is the interval at which it is asked.
 const (
 	localPoll = time.Millisecond
 	localTime = 5 * time.Second

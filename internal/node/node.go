@@ -50,7 +50,8 @@ type Config struct {
 	// one, and must not wait for the node; nil tells nobody.
 	QPError func(provider.QPError) `json:"-"`
 
-	// What commands in the node find. It is sent to the agent when the first is run.
+	// Variables and files that commands in the node find. They are sent to the agent
+	// when the first command is run.
 	Env   map[string]string `json:"-"` // variables, which win over those of Command.Env
 	Files []topology.File   `json:"-"`
 	Hosts string            `json:"-"` // a file of the supervisor's that stands for /etc/hosts; "": the host's does
@@ -59,7 +60,7 @@ type Config struct {
 	Libraries string `json:"-"`
 }
 
-// An Interface is how one of the node's interfaces is configured.
+// An Interface is the configuration of one of the node's interfaces.
 type Interface struct {
 	Name       string
 	MTU        int // bytes of IP packet
@@ -70,7 +71,7 @@ type Interface struct {
 	Wire bool
 }
 
-// A Neighbour is who is at the other end of a link. It is entered for good, so
+// A Neighbour has the addresses of the other end of a link. It is entered for good, so
 // that labs of thousands of nodes neither flood their links with ARP and
 // neighbour solicitations nor overflow the kernel's tables.
 type Neighbour struct {
@@ -78,7 +79,7 @@ type Neighbour struct {
 	MAC  net.HardwareAddr
 }
 
-// A Command is what Agent.Exec runs in a node.
+// A Command describes a command for Agent.Exec to run in a node.
 type Command struct {
 	// ID names the command to Agent.Signal while it runs; Exec finds one when it
 	// is empty. No two running commands of a node may share it.

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An Exit is how a process ended.
+// An Exit says how a process ended.
 type Exit struct {
 	Status int            // exit status if Signal is 0; -1 if another wait took it
 	Signal syscall.Signal // what killed it

@@ -15,7 +15,7 @@ import (
 
 // This file shows the adapter to programs for RDMA (package verbs).
 
-// programs are what the agent needs to know for that.
+// programs has the data that the agent needs for that.
 type programs struct {
 	Libraries  string // see Config
 	SearchPath string // LD_LIBRARY_PATH of the node's variables
@@ -73,8 +73,8 @@ func (a *agent) preparePrograms(cmd *Command) {
 	a.updatePrograms()
 }
 
-// updateInterval is how often a command finds new counters. Tools that show them read them
-// once a second.
+// updateInterval is the interval at which a command finds new counters. Tools that show them
+// read them once a second.
 const updateInterval = time.Second
 
 // updateWhile updates what programs see of the adapter while a command runs.

@@ -20,7 +20,7 @@ import (
 
 const linkerCache = "/etc/ld.so.cache"
 
-// installedLibrary is where the dynamic linker finds a library.
+// installedLibrary returns the path at which the dynamic linker finds a library.
 func installedLibrary(t testing.TB, name string) string {
 	t.Helper()
 	file, err := os.ReadFile(linkerCache)

@@ -13,9 +13,9 @@ import (
 )
 
 // Reconfigure changes the network of a node that is up: its interfaces, which exist by
-// now or have gone, their MTU, addresses and neighbours, and its routes. What stays is
-// as before, and what somebody else has added is left alone. The adapter goes on with
-// the addresses that it was opened with, of which it loses those that are taken away.
+// now or have gone, their MTU, addresses and neighbours, and its routes. It leaves alone
+// what stays, and what somebody else has added. The adapter goes on with the addresses
+// that it was opened with, of which it loses those that are taken away.
 // The rest of cfg must be as when the agent was started. Calls follow Up, one after the
 // other.
 func (a *Agent) Reconfigure(cfg Config) error {

@@ -6,8 +6,8 @@ import (
 	"github.com/ndklab/ndklab/provider/clock"
 )
 
-// DefaultBusyPoll is how long a Carrier's goroutine looks for more after it has received
-// something, before it sleeps.
+// DefaultBusyPoll is the time for which a Carrier's goroutine looks for more after it has
+// received something, before it sleeps.
 const DefaultBusyPoll = 50 * time.Microsecond
 
 // A busyPoll decides how long a goroutine that has received looks for more before it sleeps.
@@ -26,11 +26,11 @@ type busyPoll struct {
 
 const (
 	maxPollCredit = 8
-	// maxPollTime is how long a look may take. Where it takes longer, somebody else needed the
-	// processor.
+	// maxPollTime bounds the time that a look takes. Where it takes longer, somebody else needed
+	// the processor.
 	maxPollTime = 100 * time.Microsecond
-	// sleepsAfterPreemption is how many short sleeps there must be until it looks again, after
-	// somebody needed the processor.
+	// sleepsAfterPreemption is the number of short sleeps that there must be until it looks
+	// again, after somebody needed the processor.
 	sleepsAfterPreemption = 64
 )
 

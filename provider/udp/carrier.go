@@ -126,7 +126,8 @@ type counters struct {
 }
 
 // Open binds the sockets that receive, in the network namespace of the calling
-// thread unless the Config has Spare. What arrives before Listen waits in their buffers.
+// thread unless the Config has Spare. Packets that arrive before Listen wait in their
+// buffers.
 func Open(cfg Config) (*Carrier, error) {
 	if len(cfg.Addresses) == 0 {
 		return nil, errors.New("udp carrier: no local address")
@@ -266,9 +267,9 @@ func (c *Carrier) ReceiveBuffer() int {
 //   - super_packets_sent, super_packets_received: how often the kernel took or
 //     gave several packets as one
 //   - send_too_big: packets not sent because they exceed the path's MTU;
-//     send_dropped: packets not sent for other reasons. What a queueing discipline
-//     drops counts as sent, since the kernel tells only sockets that also want
-//     ICMP errors (udp_send_skb in net/ipv4/udp.c); tc counts it
+//     send_dropped: packets not sent for other reasons. Packets that a queueing
+//     discipline drops count as sent, since the kernel tells only sockets that also
+//     want ICMP errors (udp_send_skb in net/ipv4/udp.c); tc counts them
 //   - segmentation_refused: how often the kernel refused a super-packet, after
 //     which packets were sent one by one
 //   - receive_overflow: packets or super-packets that the kernel dropped because

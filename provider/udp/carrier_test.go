@@ -155,7 +155,7 @@ func random(n int) []byte {
 	return b
 }
 
-// wants is what must arrive when packets are sent.
+// wants returns the packets that must arrive when packets are sent.
 func wants(tb rapid.TB, flow roce.Flow, packets []roce.Packet) []roce.Received {
 	var want []roce.Received
 	for i := range packets {

@@ -24,13 +24,12 @@ const (
 	// the index of a packet in a super-packet, of UDP_MAX_SEGMENTS at most.
 	maxID = 127
 
-	// nearby is how far an identification may be from the last one and still be
-	// expected: packets in between were lost, or overtaken, or are on their way
-	// to others.
+	// nearby bounds the distance of an expected identification from the last one:
+	// packets in between were lost, or overtaken, or are on their way to others.
 	nearby = 512
 	// spacing is the shortest time per packet at which a peer may have counted on
-	// meanwhile. What it sends to other sockets of this address, such as those of
-	// other processes and the one for connection management, is not seen here: a
+	// meanwhile. Its packets to other sockets of this address, such as those of
+	// other processes and the one for connection management, are not seen here: a
 	// million packets a second are 8 Gbit/s of 1 KiB each. So after 65 ms of
 	// silence a peer may be anywhere, and a packet is protected by the solving alone.
 	// It has room for what Linux adds, a random number that is at most the jiffies
@@ -40,8 +39,8 @@ const (
 	maxPeers = 4096
 )
 
-// A peer is what is known of the identifications that an address sends. The
-// zero peer is one that nothing is known of.
+// A peer has the facts that are known of the identifications that an address
+// sends. Nothing is known of the zero peer.
 type peer struct {
 	// known says that some packet was believed.
 	known bool
@@ -92,8 +91,8 @@ type verifier struct {
 	icrc  roce.Verifier
 	now   func() time.Duration
 	peers map[netip.Addr]*peer
-	// emptied is when the socket was last found empty: what is there now arrived
-	// later, and may have waited for the process to get its turn.
+	// emptied is the time when the socket was last found empty: packets that are
+	// there now arrived later, and may have waited for the process to get its turn.
 	emptied time.Duration
 	foreign bool // some packet had to be solved
 	// remote is the address that the newest message came from, and peer what

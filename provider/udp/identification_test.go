@@ -17,7 +17,7 @@ var foreign = roce.Flow{
 	SourcePort: 0xC123,
 }
 
-// A sealed is what a UDP socket would hand over of packets from foreign.
+// A sealed makes the bytes that a UDP socket would hand over of packets from foreign.
 type sealed struct {
 	sealer roce.Sealer
 	buf    []byte

@@ -13,7 +13,7 @@ import (
 
 // This file is the only one that hands memory to the kernel by address.
 //
-// What it hands over is safe from the garbage collector for three reasons. The
+// That memory is safe from the garbage collector for three reasons. The
 // message headers, names, control data and buffers are fields of outgoing and
 // incoming, which are on the heap and never copied; the collector moves nothing
 // there. Headers and iovecs hold addresses in fields of pointer type, which keep

@@ -20,7 +20,7 @@ import (
 // family, until Leave. The group is the local address of its packets' flows. Join is called after Listen, in the
 // network namespace that Open was called in, and for a group that is not joined.
 //
-// Who sends to a group receives what is sent, too, if it has joined.
+// A carrier that has joined a group also receives its own packets to that group.
 func (c *Carrier) Join(group netip.Addr) error {
 	c.sharing.Lock()
 	defer c.sharing.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/roce"
 )
 
-// What is sent to a multicast group arrives at every carrier that has joined it, also at two on one host, as the
+// A packet to a multicast group arrives at every carrier that has joined the group, also at two on one host, as the
 // processes that share an adapter have them, and at none that has left.
 func TestMulticast(t *testing.T) {
 	for i, group := range []netip.Addr{netip.MustParseAddr("239.1.2.3"), netip.MustParseAddr("ff0e::1:2")} {

@@ -13,7 +13,7 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/roce"
 )
 
-// counted is how a carrier's counters have changed since before.
+// counted returns the changes of a carrier's counters since before.
 func counted(c *Carrier, before map[string]uint64) map[string]uint64 {
 	change := map[string]uint64{}
 	for name, n := range c.Counters() {

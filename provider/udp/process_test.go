@@ -16,8 +16,8 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/roce"
 )
 
-// hold is what a process that holds a share does here. Descriptors 3 and 4 are
-// the share's sockets. It sends every packet back to QP 17, until its standard input ends.
+// hold runs a process that holds a share. Descriptors 3 and 4 are the share's
+// sockets. It sends every packet back to QP 17, until its standard input ends.
 func hold() error {
 	c, err := Open(Config{
 		Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback()},

@@ -184,7 +184,8 @@ func BenchmarkQueuePairs(b *testing.B) {
 	}
 }
 
-// jain is how evenly the values are spread: 1 if all are equal, 1/n if one has all.
+// jain returns Jain's index of the values, which says how evenly they are spread: 1 if all
+// are equal, 1/n if one has all.
 func jain(values []int) float64 {
 	var sum, squares float64
 	for _, v := range values {

@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// receiveMessages is how many messages one recvmmsg takes, and receiveBytes
-	// how long one of them may be.
+	// receiveMessages is the number of messages that one recvmmsg takes, and
+	// receiveBytes bounds the length of each.
 	receiveMessages = 8
 	receiveBytes    = 1 << 16
-	// receiveBatch is how many packets a Receiver is given at once, at most.
+	// receiveBatch bounds the number of packets that a Receiver is given at once.
 	receiveBatch = 128
 )
 

@@ -43,7 +43,7 @@ const (
 	// instead of 8.5 KB of the peer's receive buffer.
 	pagedFrom = 512
 
-	// What one sendmmsg takes at most.
+	// Bounds on what one sendmmsg takes.
 	sendMessages = 16
 	sendBytes    = 4 << 16
 )

@@ -30,7 +30,7 @@ import (
 // (veth_newlink in drivers/net/veth.c). Where it does, packets can reach a share
 // that has no such queue pair. Its receiver drops them, as a wire might.
 
-// shareShift is how many bits of a queue pair number are below the share.
+// shareShift is the number of bits of a queue pair number below the share.
 const shareShift = 18
 
 // shareFilter returns the program that picks a socket of a group of n. It is shown the UDP
@@ -59,8 +59,8 @@ func attachFilter(fd, option int, program []unix.SockFilter) error {
 		&unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}))
 }
 
-// openGroup opens the first socket of a local address's group. That it has its
-// program before it is bound makes it a group already, which joins no other: if
+// openGroup opens the first socket of a local address's group. The socket is a group
+// already when it is bound, since it has its program by then. So it joins no other: if
 // somebody has the port, bind fails (udp_lib_lport_inuse2 in net/ipv4/udp.c).
 func openGroup(local netip.Addr, buffer int) (fd int, err error) {
 	return openReceiver(local, buffer, unix.SO_ATTACH_REUSEPORT_CBPF, shareFilter(1))

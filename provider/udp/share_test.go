@@ -202,7 +202,7 @@ func TestShareBeginsEmpty(t *testing.T) {
 				t.Errorf("packet %d arrived, of an earlier holder", p.Header.PSN)
 			}
 		}
-		// What was refused was not for this holder.
+		// The packets that were refused were not for this holder.
 		if n := holder.Counters()["receive_overflow"]; n != 0 {
 			t.Errorf("receive_overflow %d", n)
 		}
@@ -212,7 +212,7 @@ func TestShareBeginsEmpty(t *testing.T) {
 	}
 }
 
-// queuedIn is how long the first datagram is that waits in a socket.
+// queuedIn returns the length of the first datagram that waits in a socket.
 func queuedIn(tb testing.TB, fd int) int {
 	tb.Helper()
 	n, err := unix.IoctlGetInt(fd, unix.SIOCINQ)

@@ -4,7 +4,7 @@ import "time"
 
 // A soloPoll decides whether a consumer that polls is to receive alone. One that polls all the time is: whom nobody wakes
 // loses no time to anybody. But a consumer may also look at its memory alone, for what a peer writes there, and never call
-// again: for it the carrier's goroutine has to receive, whatever it did before. Which it is shows when nobody helps: a
+// again: for it the carrier's goroutine has to receive, whatever it did before. The difference shows when nobody helps: a
 // consumer that has polled often for a period is left alone, first for a moment, then for longer. When packets have
 // had to wait for it, it is not alone again for a while, which doubles each time that it was alone for less.
 //
@@ -19,7 +19,7 @@ type soloPoll struct {
 }
 
 const (
-	// soloPeriod is how long a consumer is watched, and soloPolls how often it polls then at least.
+	// soloPeriod is the time for which a consumer is watched. One that polls often polls at least soloPolls times then.
 	soloPeriod = time.Millisecond
 	soloPolls  = 32
 	// clockInterval is every how many polls.

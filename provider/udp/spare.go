@@ -11,8 +11,8 @@ import (
 // its own. A socket is of the namespace that it was made in, whoever has it and binds
 // it: so a process there makes all that a Carrier needs, and hands them over.
 
-// spareSockets is how many sockets a Carrier opens at an address besides the one that
-// receives: a routeSocket and the senders, in this order.
+// spareSockets is the number of sockets that a Carrier opens at an address besides the one
+// that receives: a routeSocket and the senders, in this order.
 const spareSockets = 1 + sourcePorts
 
 // Spare makes the sockets that a Carrier of these addresses needs besides those of a

@@ -22,8 +22,8 @@ import (
 // socket but an epoll instance with the socket in it, which can be muted: then
 // arrivals do not show. It is, unless the goroutine sleeps and nobody polls.
 
-// pollTick is how long packets may wait for somebody who polled and has stopped, without
-// Resume.
+// pollTick bounds the time that packets wait for somebody who polled and has stopped,
+// without Resume.
 const pollTick = 5 * time.Millisecond
 
 // firstTick is the same for one who has just been left alone, and may not be one who polls (soloPoll): each tick that finds
@@ -115,8 +115,8 @@ func (w *watch) resume() {
 	defer w.mu.Unlock()
 	w.polled.Store(false)
 	w.setMuted(false)
-	// What arrived while it was muted need not show: epoll tells only once of a socket that it
-	// had on its list already (ep_modify in fs/eventpoll.c). So the goroutine looks.
+	// Packets that arrived while it was muted need not show: epoll tells only once of a socket
+	// that it had on its list already (ep_modify in fs/eventpoll.c). So the goroutine looks.
 	w.wake()
 }
 
@@ -143,8 +143,8 @@ func (l *listener) receive(r provider.Receiver) {
 		if n > 0 {
 			l.busyPoll.noteArrival()
 		}
-		// Whoever polls does what is put off, but for what we have received ourselves. When they
-		// have stopped, it is left to us.
+		// The one who polls does what is put off, but for what we have received ourselves. When
+		// they have stopped, it is left to us.
 		if later = false; deferrer == nil || n == 0 && l.watch.polled.Load() {
 			continue
 		}

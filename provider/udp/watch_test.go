@@ -38,7 +38,8 @@ func poll(t *testing.T, c *Carrier, polled collector, n int) []roce.Received {
 }
 
 // TestWhoPollsReceives has packets arrive where they are asked for: with whoever polls,
-// until Resume, and then with whom the carrier listens for. What had arrived before is not lost.
+// until Resume, and then with whom the carrier listens for. Packets that had arrived before
+// are not lost.
 func TestWhoPollsReceives(t *testing.T) {
 	from, to := open(t, "127.0.0.1"), open(t, "127.0.0.2")
 	flow := flowBetween(from, to, 0)
@@ -180,7 +181,7 @@ func TestWhatIsPutOffOutlastsRelief(t *testing.T) {
 	}
 }
 
-// receiving is how many goroutines of listeners there are.
+// receiving returns the number of goroutines of listeners.
 func receiving() int {
 	stacks := make([]byte, 1<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]

@@ -241,7 +241,7 @@ func TestReceiveBuffer(t *testing.T) {
 	for _, payload := range []int{1024, 2048, 4096} {
 		var to *Carrier
 		within(t, ends[1], func() (err error) {
-			// What an ordinary user is granted where nothing was configured.
+			// The buffer that an ordinary user is granted where nothing was configured.
 			to, err = Open(Config{Addresses: addressesOf(1), ReceiveBuffer: 416 << 10})
 			return err
 		})

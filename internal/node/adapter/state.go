@@ -6,8 +6,9 @@ import (
 	"github.com/ndklab/ndklab/provider"
 )
 
-// A State is what a node's adapter is, what it can do, and how much of it is in use. Agents,
-// `ndklab adapter` and the checks of runs have it. What NDK has a name for has that name in JSON.
+// A State describes a node's adapter, its capabilities, and how much of it is in use. Agents,
+// `ndklab adapter` and the checks of runs have it. Things that have a name in NDK have that
+// name in JSON.
 type State struct {
 	Enabled       bool                   `json:"enabled"`
 	Instances     int                    `json:"instances"` // of the adapter that consumers have open
@@ -49,7 +50,7 @@ func Describe(m *provider.Miniport, interfaces map[netip.Addr]string) *State {
 	return s
 }
 
-// What a Connection is.
+// The types of a Connection.
 const (
 	ActiveConnection = "Connection"
 	Listener         = "Listener"

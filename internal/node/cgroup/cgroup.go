@@ -37,7 +37,7 @@ import (
 // base is the group of all labs.
 const base = "ndklab"
 
-// Limits are what a node may use; 0 is no limit.
+// Limits bound the resources that a node may use; 0 is no limit.
 type Limits struct {
 	CPU    float64 // cores
 	Memory uint64  // bytes, swap included

@@ -117,8 +117,8 @@ func startWorker(t *testing.T, work string, amount int, attr *syscall.SysProcAtt
 // everything is one limit of each kind.
 var everything = Limits{CPU: 0.5, Memory: 64 << 20, PIDs: 20}
 
-// newLab is where groups of a lab of this test's own are made, which are removed when
-// the test ends.
+// newLab returns a tree and the name of a lab of this test's own, whose groups are made
+// there and removed when the test ends.
 func newLab(t *testing.T) (*Tree, string) {
 	t.Helper()
 	tree := Open()

@@ -53,8 +53,8 @@ func fake(t *testing.T, mode cgroups.CGMode, own string, groups map[string]strin
 // TestFind looks for the groups of labs on machines of all kinds.
 func TestFind(t *testing.T) {
 	const all = "cpu io memory pids"
-	// What systemd makes: the user's manager and all below it belong to the user, the
-	// sessions do not.
+	// The groups that systemd makes: the user's manager and all below it belong to the
+	// user, the sessions do not.
 	systemd := map[string]string{
 		".": all, "user.slice": all, "user.slice/user-1000.slice": all,
 		"user.slice/user-1000.slice/session-3.scope":                       all,

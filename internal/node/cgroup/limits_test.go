@@ -83,7 +83,7 @@ func TestCPULimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	u := g.Usage()
-	// What it used before it was added is not in there.
+	// The usage does not include the time before the worker was added.
 	if u.CPU == nil || *u.CPU < work/2 || *u.CPU > 10*work {
 		t.Errorf("used %v", u.CPU)
 	}

@@ -55,7 +55,7 @@ func removeWithRetries(dir string) error {
 }
 
 // removeTree removes a group and those below it, as far as no process is in
-// them. What is gone already is no error.
+// them. A group that is gone already is no error.
 func removeTree(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A setting is what to write into a file of a group.
+// A setting is a value to write into a file of a group.
 type setting struct {
 	file, value string
 	optional    bool // not every kernel has the file

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A Usage is what a node has used since its group was made. What the kernel does not count,
-// or is too old to report, is nil.
+// A Usage has the resources that a node has used since its group was made. Those that the
+// kernel does not count, or is too old to report, are nil.
 type Usage struct {
 	CPU         *time.Duration // of all its processes, also those that have ended
 	Throttled   *time.Duration // that processes had to wait because of the limit

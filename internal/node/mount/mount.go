@@ -36,8 +36,8 @@ func Over(path, target string) error {
 	return nil
 }
 
-// scratch is where memory is mounted while it is filled. Any folder would do in which nobody
-// looks for something meanwhile.
+// scratch is the folder over which memory is mounted while it is filled. Any folder would do
+// in which nobody looks for something meanwhile.
 const scratch = "/sys"
 
 // Memory calls fill with a folder of memory. Afterwards the folder is gone, but for what is

@@ -75,8 +75,8 @@ func Open() (*Socket, error) {
 func (s *Socket) Close() { unix.Close(s.fd) }
 
 const (
-	// atOnce is how many requests go out at once, at most. What the kernel says to all
-	// of them has to fit in the socket's receive buffer, of 208 KiB, where an answer
+	// atOnce bounds the number of requests that go out at once. The kernel's answers to
+	// all of them have to fit in the socket's receive buffer, of 208 KiB, where an answer
 	// about an interface may take 4.
 	atOnce = 40
 	// answerLimit is the longest answer, bytes: of an interface with all that the

@@ -66,7 +66,7 @@ func Attach(in, out *os.File) (*Session, error) {
 func (s *Session) Peer() *os.File { return s.peer }
 
 // Detach shows what the command has written so far, and restores the caller's terminal.
-// What still runs at the node's end finds it hung up.
+// A program that still runs at the node's end finds its terminal hung up.
 func (s *Session) Detach() error {
 	// A deadline in the past ends what copyOutput waits for. If copyInput has hung up, that is
 	// over.

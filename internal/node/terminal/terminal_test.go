@@ -66,7 +66,7 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// What a command has written by its end is shown, however late.
+// All output that a command has written by its end is shown, however late.
 func TestDetachShowsTheRest(t *testing.T) {
 	keys, tty, err := Open()
 	if err != nil {

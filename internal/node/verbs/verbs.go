@@ -44,8 +44,8 @@ type Mounts struct {
 
 // Mount puts all of it in place in the mount namespace of this process, which is to be a
 // node's. libraries is the folder of ndklab's Ibverbs and Engine, and searchPath has folders
-// of others like LD_LIBRARY_PATH. What cannot be done is told by the error; the rest is
-// done all the same.
+// of others like LD_LIBRARY_PATH. The error tells what cannot be done; the rest is done all
+// the same.
 func Mount(libraries, searchPath string, d *sysclass.Device) (*Mounts, error) {
 	m := &Mounts{libraries: libraries, seen: make(map[string]bool)}
 	return m, errors.Join(

@@ -35,7 +35,7 @@ type serverSession interface {
 	acceptance() terms
 }
 
-// Why a request for a connection is not accepted.
+// Reasons why a request for a connection is not accepted.
 var (
 	// errStranger refuses a peer that is no client of the workload, which is no failure.
 	errStranger = errors.New("the peer is no client")

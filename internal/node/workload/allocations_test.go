@@ -10,7 +10,7 @@ import (
 )
 
 // TestAllocations has messages cost none: in a lab of hundreds of nodes the garbage of all
-// would be collected. What lends memory does, for its pages are copied.
+// would be collected. A message that lends memory does cost some, for its pages are copied.
 func TestAllocations(t *testing.T) {
 	w := newWire(t)
 	all := kinds()
@@ -25,7 +25,8 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// allocations is how many allocations a message of a workload costs once it is under way.
+// allocations returns the number of allocations that a message of a workload costs once the
+// workload is under way.
 func (w *wire) allocations(t *testing.T, spec Spec) float64 {
 	t.Helper()
 	const few, more = 500, 3000

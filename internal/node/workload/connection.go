@@ -70,7 +70,7 @@ func (l *connections) add(c *connection) {
 	l.count++
 }
 
-// remove removes a connection. Whoever is at it finds the next ones still.
+// remove removes a connection. A loop that is at it still finds the next ones.
 func (l *connections) remove(c *connection) {
 	if c.prev == nil {
 		l.first = c.next
@@ -165,8 +165,8 @@ func (c *connection) connect(from netip.Addr, to netip.AddrPort, p terms) error 
 	return nil
 }
 
-// terms are what an end tells its peer when it connects or accepts: how many READs
-// there may be in progress in either direction, and private data.
+// terms has the values that an end tells its peer when it connects or accepts: the number
+// of READs that may be in progress in either direction, and private data.
 type terms struct {
 	inbound, outbound uint32
 	private           []byte

@@ -11,8 +11,8 @@ import (
 )
 
 // An endpoint holds what either end of a flow has: an instance of the adapter, a protection
-// domain, connections, and one CQ for all of them. What an end does on a connection is the
-// connection's session; what all connections of an end do together is its owner.
+// domain, connections, and one CQ for all of them. The session of a connection does the work
+// of an end on that connection, and the endpoint's owner that of all connections together.
 type endpoint struct {
 	spec    *Spec // perhaps shared with other flows of the workload (Payloads.spec)
 	clock   clock.Clock
@@ -124,7 +124,7 @@ func (e *endpoint) look() (n int, over bool) {
 	return n, e.over
 }
 
-// How polling goes on in real time.
+// The pace of polling in real time.
 const (
 	// pollLooks is the number of looks before a pause, between which other goroutines run.
 	pollLooks = 16

@@ -225,8 +225,8 @@ func (w *exchange) Progress() Progress {
 // up reports whether the channel has a connection that is established.
 func (ch *channel) up() bool { return ch.conn != nil && ch.conn.stage == up }
 
-// connect asks for a connection. An error is why that is not possible, unless the channel
-// tries again then.
+// connect asks for a connection. It returns the error if that is not possible, unless the
+// channel tries again then.
 func (ch *channel) connect() error {
 	w := ch.exchange
 	s := w.work.session(ch)

@@ -9,8 +9,8 @@ import (
 	"github.com/ndklab/ndklab/internal/histogram"
 )
 
-// Latencies is how long messages took: those of a client as it goes, or those of several
-// results together. The zero value is none. Not for concurrent use.
+// Latencies has the times that messages took: those of a client as it goes, or those of
+// several results together. The zero value is none. Not for concurrent use.
 type Latencies struct {
 	histogram         *histogram.Histogram // nanoseconds, to three digits; nil: none so far
 	shortest, longest time.Duration        // exact

@@ -44,7 +44,7 @@ type patientTimer struct{ clock.Timer }
 
 func (t patientTimer) Reset(d time.Duration) bool { return t.Timer.Reset(d * slower) }
 
-// soon is what comes from a channel, within minutes.
+// soon returns the next value from a channel. It fails the test if none comes within minutes.
 func soon[T any](t testing.TB, from <-chan T) T {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)

@@ -8,8 +8,8 @@ import (
 )
 
 // requests is the work of an exchange of requests and answers: Storage and Rping. Requests
-// have numbers. What is under way on a channel whose connection fails is asked for again,
-// before anything else.
+// have numbers. Those under way on a channel whose connection fails are made again, before
+// any other.
 type requests struct {
 	exchange
 

@@ -15,14 +15,14 @@ import (
 // to the next one and adds what it gets to its own, until each has the sum of one part
 // (the reduce-scatter). Then the sums go round in the same way (the all-gather).
 //
-// What comes from the rank before arrives at the server of that one's flow, which is on the
-// same host: the inbox. It posts as many receives as there are ranks. No rank can be that
+// Messages from the rank before arrive at the server of that one's flow, which is on the same
+// host: the inbox. It posts as many receives as there are ranks. No rank can be that
 // far ahead of the next one, since what it sends depends on what all others have sent.
 //
 // Vectors are made of numbers of 64 bits, which are added modulo 2^64. Every rank checks
 // the whole sum in every round, which is what a message is here. Rank 0 decides which round
-// is the last one, and says so in its messages; each rank passes that on. Who fails ends
-// its connections, so that its neighbours fail, and so all.
+// is the last one, and says so in its messages; each rank passes that on. A rank that fails
+// ends its connections, so that its neighbours fail, and so all.
 type rank struct {
 	endpoint
 	from  netip.Addr

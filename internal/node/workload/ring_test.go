@@ -341,7 +341,7 @@ func TestAllReduceServedLate(t *testing.T) {
 	}
 }
 
-// Who never hears of the rank before does not wait without end, nor do others.
+// A rank that never hears of the rank before does not wait without end, nor do others.
 func TestAllReduceIncomplete(t *testing.T) {
 	c := newCircle(t, Spec{Ranks: 3, Size: 1024, Count: 2}, nil)
 	var results [2]Result

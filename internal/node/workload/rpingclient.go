@@ -12,8 +12,8 @@ import (
 )
 
 // An rpingClient is the client of Rping. A message is a round of rping (package rping): the
-// server READs a text that it is lent, and WRITEs it back to where it is told. What comes
-// back is always compared.
+// server READs a text that it is lent, and WRITEs it back to where it is told. The client
+// always compares the text that comes back.
 type rpingClient struct {
 	requests
 	texts    *memory // of each channel, lent to be read
@@ -35,7 +35,7 @@ func runRping(m *provider.Miniport, c clock.Clock, spec Spec, from netip.Addr, t
 	return w, nil
 }
 
-// What a QP of either end has room for, and the number of entries of the CQ that it may take.
+// The room in a QP of either end, and the number of entries of the CQ that it may take.
 const (
 	rpingReceives = 1
 	rpingRequests = 4

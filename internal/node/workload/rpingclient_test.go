@@ -33,7 +33,7 @@ func TestRping(t *testing.T) {
 	}
 }
 
-// What comes back otherwise than it was sent is found.
+// A text that comes back otherwise than it was sent is found.
 func TestRpingCompares(t *testing.T) {
 	l := newLab(t)
 	got, _ := l.play(Spec{Name: "w", Operation: topology.Rping, Size: 64, Count: 20}, func(client, server *Host) {

@@ -17,8 +17,8 @@ type series struct {
 	took   *histogram.Histogram // latencies of the piece in progress, nanoseconds, to two digits
 }
 
-// How many pieces a series has at most: a workload of hours must not grow without bound,
-// nor must one of tens of thousands of flows, which have fewer each.
+// Bounds on the number of pieces of a series: a workload of hours must not grow without
+// bound, nor must one of tens of thousands of flows, which have fewer each.
 const (
 	pieceLength = 100 * time.Millisecond
 	mostPieces  = 2048

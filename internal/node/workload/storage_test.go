@@ -135,7 +135,7 @@ func TestStorageStop(t *testing.T) {
 	}
 }
 
-// What is wrong at either end is found, in one message.
+// A wrong byte at either end is found, in one message.
 func TestStorageVerifies(t *testing.T) {
 	spec := Spec{Name: "w", Operation: topology.Storage, Size: 4096, Depth: 4, Count: 50, Verify: true, Seed: 1}
 	for number, want := range map[uint64]string{

@@ -65,8 +65,8 @@ func (w *storageClient) needs(info provider.AdapterInfo) []need {
 	return needs
 }
 
-// loanRoom is how much of the messages' memory a loan has, and answerAt is where in that
-// its answer arrives; its request comes first.
+// loanRoom is the size of a loan's part of the messages' memory, and answerAt is the offset
+// in that part at which its answer arrives; its request comes first.
 const (
 	answerAt = loanRequestLen
 	loanRoom = loanRequestLen + loanAnswerLen
@@ -106,8 +106,8 @@ func (m mapped) Close(provider.CloseCompletion, any) provider.Status {
 	return provider.StatusSuccess
 }
 
-// kindOf returns the kind of a request. What is too long for a window is lent by a fast
-// registration, and the other way round.
+// kindOf returns the kind of a request. Memory that is too long for a window is lent by a
+// fast registration, and the other way round.
 func (w *storageClient) kindOf(number, size uint64) kind {
 	k := kind(number) & (reads | windows | keeps)
 	switch {
@@ -134,7 +134,7 @@ type lender struct {
 	credits uint32
 }
 
-// A place is where a message arrives: the context of its receive.
+// A place tells where a message arrives, as the context of its receive.
 type place struct{ index int }
 
 // A loan is memory that the server may borrow for one request at a time.
@@ -196,7 +196,7 @@ func (b *lender) prepare(c *connection) error {
 // of64 returns a loan's index among those of all channels.
 func (b *lender) of64(i int) uint64 { return uint64(b.channel.index*b.client.spec.Depth + i) }
 
-// requestOf and answerOf are where the messages of a loan are; answers arrive in the order
+// requestOf and answerOf return the places of a loan's messages; answers arrive in the order
 // in which their receives are posted, whichever loan they are about.
 func (b *lender) requestOf(i int) provider.SGE {
 	return b.client.messages.sge(b.of64(i)*loanRoom, loanRequestLen)

@@ -91,7 +91,7 @@ type transfer struct {
 	wrong   bool // what was written is not what it should be
 }
 
-// transferRoom is how much of the messages' memory a transfer has: for a request, and
+// transferRoom is the size of a transfer's part of the messages' memory: for a request, and
 // behind it for an answer.
 const transferRoom = loanRequestLen + loanAnswerLen
 
@@ -242,7 +242,7 @@ func (b *borrower) answer(t *transfer) {
 	}
 }
 
-// posted is whether something was posted for a transfer; if not, the connection ends.
+// posted reports whether something was posted for a transfer; if not, the connection ends.
 func (b *borrower) posted(t *transfer, status provider.Status) bool {
 	if status == provider.StatusSuccess {
 		return true

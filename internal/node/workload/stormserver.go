@@ -59,8 +59,8 @@ func (v *visit) message() provider.SGE {
 	return v.server.memory.sge(uint64(v.slot)*numberLen, numberLen)
 }
 
-// handle implements session: the message goes back as it came. What fails concerns the
-// client, too.
+// handle implements session: the message goes back as it came. A failure concerns the client,
+// too.
 func (v *visit) handle(_ time.Duration, r provider.ResultEx) {
 	if r.Status != provider.StatusSuccess || r.Type != provider.OperationTypeReceive {
 		return

@@ -144,7 +144,7 @@ func (w *stream) retry(s clientSession) {
 	if !w.spec.announces() {
 		return
 	}
-	// That a write is complete does not mean that the server has heard of it, nor the other
+	// A write that is complete need not be one that the server has heard of, nor the other
 	// way round.
 	p.next = min(p.finished, p.released)
 	w.underWay += int(p.finished - p.next)

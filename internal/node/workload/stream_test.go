@@ -166,7 +166,7 @@ func TestWarmUp(t *testing.T) {
 			test.limit(&s)
 			l := newLab(t)
 			got, found := l.run(s, func(*target) {
-				// What is slow while warming up does not count.
+				// Messages that are slow while warming up do not count.
 				l.clock.Run(500 * time.Millisecond)
 				l.path.Delay = 100 * time.Millisecond
 				l.clock.Run(200 * time.Millisecond)

@@ -26,8 +26,8 @@ type target struct {
 	behind   []*arrival // whose clients are to be told what is compared
 }
 
-// An arrival is where the messages of one of the client's channels arrive. It is the session
-// of each of the channel's connections, one after the other.
+// An arrival takes the messages of one of the client's channels. It is the session of each of
+// the channel's connections, one after the other.
 type arrival struct {
 	bareSession
 	target *target
@@ -176,7 +176,7 @@ func (a *arrival) prepare(c *connection) error {
 	return nil
 }
 
-// closed implements session. That a connection ends before it is established is a failure.
+// closed implements session. A connection that ends before it is established is a failure.
 func (a *arrival) closed() {
 	if a.conn != nil && !a.conn.established {
 		a.target.trouble(fmt.Sprintf("accept: %v", provider.StatusCancelled))

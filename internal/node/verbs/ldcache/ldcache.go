@@ -109,8 +109,8 @@ func (c *Cache) Add(name, path, like string) ([]byte, error) {
 	if place < 0 {
 		place = len(c.Entries)
 	}
-	// Whatever is behind the entries moves by the size of one: strings, by which entries
-	// and the extension name them, and the extension itself. The new strings are at the end.
+	// All data behind the entries moves by the size of one: the strings, at the offsets that
+	// entries and the extension have, and the extension itself. The new strings are at the end.
 	at := headerSize + place*entrySize
 	end := len(c.data) + entrySize
 	entry := make([]byte, 0, entrySize)

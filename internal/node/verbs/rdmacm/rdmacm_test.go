@@ -88,7 +88,7 @@ func TestRename(t *testing.T) {
 	}
 }
 
-// What ld.so says of the copy: these names are undefined, and nothing else is.
+// ld.so says of the copy that these names are undefined, and nothing else is.
 func TestRenamedLoads(t *testing.T) {
 	renamed, err := Rename(installed(t))
 	if err != nil {

@@ -74,7 +74,7 @@ type File struct {
 	Folder  bool // it is a folder without files
 }
 
-// What the kernel's interfaces to programs are numbered (rdma/ib_user_verbs.h,
+// Version numbers of the kernel's interfaces to programs (rdma/ib_user_verbs.h,
 // ib_user_mad.h, rdma_user_cm.h), and the driver's own.
 const (
 	verbsABI  = 6

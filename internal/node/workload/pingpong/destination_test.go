@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What goes over TCP and to people, byte for byte: the text of ibv_rc_pingpong of
-// rdma-core 44.
+// A destination goes over TCP and to people as the text of ibv_rc_pingpong of
+// rdma-core 44, byte for byte.
 func TestDestination(t *testing.T) {
 	for _, test := range []struct {
 		d             destination

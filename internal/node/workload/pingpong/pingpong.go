@@ -40,7 +40,7 @@ const MaxSize = 1 << 30
 // DefaultPatience is well above what a lost packet costs on any link.
 const DefaultPatience = 30 * time.Second
 
-// What ibv_rc_pingpong sets its queue pairs to (roce.md 16.2), but for the ACK
+// Attributes of queue pairs as ibv_rc_pingpong sets them (roce.md 16.2), but for the ACK
 // timeout: it has 14, 67 ms, of which adapters may make up to four times as much
 // (roce.md 6.4). Ours takes timeouts by the letter: with 14 a peer that does not run
 // for half a second, as an emulated one may, would be given up.
@@ -66,7 +66,7 @@ type Options struct {
 	// Local is our address. The zero Addr is the one that packets to the peer come
 	// from.
 	Local netip.Addr
-	// Output is where both ends' addresses go when they are known; nil if nobody
+	// Output gets the addresses of both ends when they are known; nil if nobody
 	// wants them.
 	Output io.Writer
 }
@@ -306,7 +306,7 @@ func stay(ctx context.Context) {
 // then; ibv_rc_pingpong has ended it before the first message.
 func lingerFor(ctx context.Context, conn net.Conn) {
 	// It is more than our server's patience with its last message, (retryCount+1) x
-	// 268 ms, and its own stay. What the connection says does not matter.
+	// 268 ms, and its own stay. The result of the read does not matter.
 	const longEnough = 3 * time.Second
 	_ = conn.SetReadDeadline(time.Now().Add(longEnough))
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
@@ -341,7 +341,7 @@ func (e *end) destination() destination {
 // connect connects the queue pair to the peer's.
 func (e *end) connect(ctx context.Context, peer destination, lost context.CancelCauseFunc) error {
 	if e.Output != nil {
-		// What goes wrong with a terminal is no failure of the exchange.
+		// An error of a terminal is no failure of the exchange.
 		_, _ = fmt.Fprintf(e.Output, "  local address:  %v\n  remote address: %v\n", e.destination(), peer)
 	}
 	connector, err := await.Create(ctx, e.adapter.CreateConnector)

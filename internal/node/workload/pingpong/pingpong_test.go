@@ -42,7 +42,7 @@ func freePort(t *testing.T) uint16 {
 	panic("unreachable")
 }
 
-// An outcome is what an end returned.
+// An outcome has the result and the error that an end returned.
 type outcome struct {
 	Result
 	err  error

@@ -279,7 +279,7 @@ func mismatch(a, b []byte) int {
 func (e *end) tell(who string, text []byte) {
 	if e.Verbose != nil {
 		text, _, _ = bytes.Cut(text, []byte{0})
-		// What goes wrong with a terminal is no failure of the exchange.
+		// An error of a terminal is no failure of the exchange.
 		_, _ = fmt.Fprintf(e.Verbose, "%s%s\n", who, text)
 	}
 }
