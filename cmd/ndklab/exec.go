@@ -67,7 +67,7 @@ itself failed, and 2 if there is no such lab or node, or the node is down or pau
   ndklab exec pair/server -- ndklab rping -s -a 10.0.0.2`,
 	}
 	cmd.Flags().SetInterspersed(false) // what follows the node is the command's
-	plain := noTTYFlag(cmd)
+	noTTY := noTTYFlag(cmd)
 	all := cmd.Flags().Bool("all", false, "run it in all nodes of a lab")
 	rnic := rnicFlag(cmd)
 	topologyFlag(cmd)
@@ -93,7 +93,7 @@ itself failed, and 2 if there is no such lab or node, or the node is down or pau
 		if inAll || naming.IsSeveral(word) {
 			return runInAll(cmd, labName, word, command, rnic.environment())
 		}
-		return runIn(cmd, target, command, rnic.environment(), *plain)
+		return runIn(cmd, target, command, rnic.environment(), *noTTY)
 	}
 	return cmd
 }
@@ -121,7 +121,7 @@ func noTTYFlag(cmd *cobra.Command) *bool {
 
 // runIn runs a command in the node that target, LAB/NODE, names, with our standard
 // files or a terminal in their place, and returns its exit status as an error.
-func runIn(cmd *cobra.Command, target string, command, env []string, plain bool) (err error) {
+func runIn(cmd *cobra.Command, target string, command, env []string, noTTY bool) (err error) {
 	sweep(cmd)
 	labName, nodeName, _ := strings.Cut(target, "/")
 	dir, err := os.Getwd()
@@ -137,7 +137,7 @@ func runIn(cmd *cobra.Command, target string, command, env []string, plain bool)
 	files := []*os.File{os.Stdin, os.Stdout, os.Stderr}
 	ctx, cancel := forwardSignals(cmd.Context(), l, nodeName, c.ID)
 	defer cancel()
-	if !plain && terminal.Is(os.Stdin) && terminal.Is(os.Stdout) {
+	if !noTTY && terminal.Is(os.Stdin) && terminal.Is(os.Stdout) {
 		session, err := terminal.Attach(os.Stdin, os.Stdout)
 		if err != nil {
 			return control.Errorf(control.Unable, "%v; --no-tty does without", err)

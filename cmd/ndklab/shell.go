@@ -28,7 +28,7 @@ With -t FILE the lab is the file's, and the node is named NODE.`,
 		},
 	}
 	shell := cmd.Flags().String("shell", "", "run the shell at this `PATH`, instead of $SHELL")
-	plain := noTTYFlag(cmd)
+	noTTY := noTTYFlag(cmd)
 	rnic := rnicFlag(cmd)
 	topologyFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -52,7 +52,7 @@ With -t FILE the lab is the file's, and the node is named NODE.`,
 			return misuse("%q stands for %d nodes, and a shell runs in one: `ndklab exec` runs a command in several", word, len(nodes))
 		}
 		target = labName + "/" + nodes[0]
-		return runIn(cmd, target, []string{path}, withPrompt(rnic.environment(), target), *plain)
+		return runIn(cmd, target, []string{path}, withPrompt(rnic.environment(), target), *noTTY)
 	}
 	return cmd
 }

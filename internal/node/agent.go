@@ -93,7 +93,7 @@ func call[Params, Result any](ctx context.Context, c *client, m control.Method[P
 // A supervisor that reaps orphans must leave the agents to this package: with
 // waitid(P_ALL, WNOWAIT) it sees who ended before it reaps.
 func Start(cfg Config, group *cgroup.Group, stderr *os.File) (*Agent, error) {
-	a := &Agent{cfg: cfg, client: client{node: cfg.Name}, done: make(chan struct{}), commands: commands{running: map[string]*beginning{}}}
+	a := &Agent{cfg: cfg, client: client{node: cfg.Name}, done: make(chan struct{}), commands: commands{running: map[string]*commandStart{}}}
 	a.configured, a.Workloads = &a.cfg, Workloads{&a.client}
 	if err := a.start(group, stderr); err != nil {
 		return nil, a.named(err)

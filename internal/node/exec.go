@@ -76,13 +76,13 @@ func (a *Agent) Signal(ctx context.Context, id string, sig syscall.Signal) error
 
 // commands are those that Exec runs, from its call to its return.
 type commands struct {
-	mu      sync.Mutex            // guards what follows
-	count   uint64                // of commands that came without an ID
-	running map[string]*beginning // by Command.ID
+	mu      sync.Mutex               // guards what follows
+	count   uint64                   // of commands that came without an ID
+	running map[string]*commandStart // by Command.ID
 }
 
 // add adds a command, which it gives an ID if it has none.
-func (c *commands) add(cmd *Command) (*beginning, error) {
+func (c *commands) add(cmd *Command) (*commandStart, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if cmd.ID == "" {
@@ -92,7 +92,7 @@ func (c *commands) add(cmd *Command) (*beginning, error) {
 	if c.running[cmd.ID] != nil {
 		return nil, errRunning(cmd.ID)
 	}
-	started := newBeginning()
+	started := newCommandStart()
 	c.running[cmd.ID] = started
 	return started, nil
 }
@@ -137,15 +137,15 @@ func errRunning(id string) error {
 
 func errNotRunning(id string) error { return control.Errorf(control.Usage, "no command %q runs", id) }
 
-// A beginning is the start of a command.
-type beginning struct {
+// A commandStart is the start of a command.
+type commandStart struct {
 	over <-chan struct{} // closed when the command has been started, or will not be
 	end  func()          // closes it, the first time
 }
 
-func newBeginning() *beginning {
+func newCommandStart() *commandStart {
 	over := make(chan struct{})
-	return &beginning{over, sync.OnceFunc(func() { close(over) })}
+	return &commandStart{over, sync.OnceFunc(func() { close(over) })}
 }
 
 // killDelay is the time that a command has to end by itself after SIGTERM. Tests change it.

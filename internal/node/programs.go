@@ -67,7 +67,7 @@ func (a *agent) preparePrograms(cmd *Command) {
 	if a.mounts == nil {
 		return
 	}
-	if err := a.mounts.Search(variable(cmd.Env, libraryPath)); err != nil {
+	if err := a.mounts.CoverIn(variable(cmd.Env, libraryPath)); err != nil {
 		logHidden(err)
 	}
 	a.updatePrograms()

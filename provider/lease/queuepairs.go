@@ -63,7 +63,7 @@ func (h *holder) askQueuePairs(ctx context.Context) (all []HeldQueuePair) {
 		}
 		for i := range page {
 			p := &page[i]
-			if why := checkQueuePair(p, next, share); why != nil {
+			if why := checkListed(p, next, share); why != nil {
 				_ = h.endForViolation(h.conn, why) // the lease is over, and says why in the log
 				return nil
 			}
@@ -74,11 +74,11 @@ func (h *holder) askQueuePairs(ctx context.Context) (all []HeldQueuePair) {
 	return all
 }
 
-// checkQueuePair returns an error if a process of a share cannot have a queue pair, of those from a number on.
-func checkQueuePair(p *provider.QueuePair, first uint32, share int) error {
+// checkListed returns an error if a process of a share cannot have listed a queue pair, of those from number next on.
+func checkListed(p *provider.QueuePair, next uint32, share int) error {
 	const longest = 16 // bytes of a word
 	switch {
-	case p.Number < first || int(p.Number>>transport.ShareShift) != share:
+	case p.Number < next || int(p.Number>>transport.ShareShift) != share:
 		return fmt.Errorf("queue pair %#x is not of its share, or not in its turn", p.Number)
 	case len(p.Transport) > longest || len(p.State) > longest || p.Local.Zone() != "" || p.Remote.Zone() != "":
 		return fmt.Errorf("queue pair %#x is not of a device's making", p.Number)

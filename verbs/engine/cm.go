@@ -30,9 +30,9 @@ var (
 	channels     handles[ucm.Channel]
 )
 
-// reportToService reports an event that is about connections to the connection manager. It is called with locks held,
+// reportToManager reports an event that is about connections to the connection manager. It is called with locks held,
 // of which the service may take any.
-func reportToService(e verbs.Event) {
+func reportToManager(e verbs.Event) {
 	s := service.Load()
 	switch {
 	case s == nil:

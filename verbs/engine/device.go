@@ -163,7 +163,7 @@ func engineOpen(fd C.int, out *C.uint64_t) C.int {
 
 // event reports an asynchronous event to the library, and to the connection manager.
 func (o *opened) event(e verbs.Event) {
-	reportToService(e)
+	reportToManager(e)
 	var cookie uint64
 	switch {
 	case e.CQ != nil:

@@ -63,7 +63,7 @@ func lookAround() Inside {
 	in.Node = attempt(startNode())
 	in.tryLink()
 	in.tryUDP()
-	in.RealTime = attempt(realTime())
+	in.RealTime = attempt(tryRealTime())
 	return in
 }
 
@@ -150,9 +150,9 @@ func (in *Inside) tryUDP() {
 	}
 }
 
-// realTime asks for the priority that the link engine has. The thread is ours for
+// tryRealTime asks for the priority that the link engine has. The thread is ours for
 // good.
-func realTime() error {
+func tryRealTime() error {
 	runtime.LockOSThread()
 	return unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: 1}, 0)
 }

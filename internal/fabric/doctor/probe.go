@@ -44,7 +44,7 @@ func probe(ctx context.Context) Facts {
 		UsernsOff:         sysctl("kernel/unprivileged_userns_clone", 1) == 0,
 		AppArmorUserns:    sysctl("kernel/apparmor_restrict_unprivileged_userns", 0) == 1,
 		State:             attempt(lab.Sweep()),
-		AbstractSocket:    attempt(abstractSocket(name)),
+		AbstractSocket:    attempt(tryAbstractSocket(name)),
 		Cgroups:           cgroupMode(),
 		Groups:            attempt(makeGroup(name)),
 		Tun:               attempt(openTun()),
@@ -178,7 +178,8 @@ func ownName() string {
 
 const namePrefix = "ndklab-doctor-"
 
-func abstractSocket(name string) error {
+// tryAbstractSocket listens on an abstract Unix socket and connects to it.
+func tryAbstractSocket(name string) error {
 	listener, err := net.Listen("unix", "@"+name)
 	if err != nil {
 		return err

@@ -271,15 +271,15 @@ func (r *runStage) program(ctx context.Context, name string, c scenario.Command)
 	cmd := node.Command{Args: c.Args, Env: append(node.Environment(), c.Env...), Dir: r.dir}
 	if c.Ready != nil {
 		cmd.ID = fmt.Sprintf("server %d", r.serverID.Add(1))
-		cmd.Started = func() { awaitReady(ctx, agent, cmd.ID, &c) }
+		cmd.Started = func() { callWhenReady(ctx, agent, cmd.ID, &c) }
 	}
 	e.Status, err = agent.Exec(ctx, cmd, null, stdout, stderr)
 	e.Output, e.Errors = strings.Join(out.ended(), "\n"), strings.Join(errs.ended(), "\n")
 	return e, err
 }
 
-// awaitReady says when a server that has been started is ready.
-func awaitReady(ctx context.Context, agent *node.Agent, id string, c *scenario.Command) {
+// callWhenReady waits until a server that has been started is ready, and calls c.Ready.
+func callWhenReady(ctx context.Context, agent *node.Agent, id string, c *scenario.Command) {
 	if !c.Readiness.Started {
 		err := agent.Listening(ctx, id, c.Readiness.Port)
 		if err != nil && ctx.Err() == nil && !errors.Is(err, node.ErrNotListening) && !errors.Is(err, control.ErrClosed) {

@@ -123,7 +123,7 @@ func (p *Play) observe(e event.Event) {
 func (p *Play) open() {
 	p.loop.start()
 	p.loop.next = p.idle
-	p.workloads.schedule()
+	p.workloads.scheduleStarts()
 	p.timeline.open()
 	p.workloads.reportProgress()
 }

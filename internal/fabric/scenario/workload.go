@@ -130,8 +130,8 @@ func (ws *workloads) serve() {
 	}
 }
 
-// schedule has the workloads start at their times, but for those that the timeline starts.
-func (ws *workloads) schedule() {
+// scheduleStarts has the workloads start at their times, but for those that the timeline starts.
+func (ws *workloads) scheduleStarts() {
 	for _, w := range ws.all {
 		if !w.spec.Manual {
 			w.state = scheduled

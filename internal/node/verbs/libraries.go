@@ -41,7 +41,7 @@ func readCache() (*ldcache.Cache, error) {
 func (m *Mounts) coverInstalled(searchPath string) error {
 	cache, err := readCache()
 	if err != nil {
-		return errors.Join(err, m.Search(searchPath))
+		return errors.Join(err, m.CoverIn(searchPath))
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -62,8 +62,8 @@ func prefixed(what string, err error) error {
 	return nil
 }
 
-// Search has the libraries in the folders of a path like LD_LIBRARY_PATH covered, too.
-func (m *Mounts) Search(path string) error {
+// CoverIn has the libraries in the folders of a path like LD_LIBRARY_PATH covered, too.
+func (m *Mounts) CoverIn(path string) error {
 	if path == "" {
 		return nil
 	}

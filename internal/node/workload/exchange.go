@@ -265,8 +265,8 @@ func (ch *channel) reconnect() {
 	_ = ch.connect() // with Reconnect there is no error
 }
 
-// connected notes that the channel's connection is established.
-func (ch *channel) connected() {
+// noteConnected notes that the channel's connection is established.
+func (ch *channel) noteConnected() {
 	w := ch.exchange
 	ch.stopTimer()
 	w.result.Connections++

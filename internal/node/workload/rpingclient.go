@@ -131,7 +131,7 @@ func (p *pinger) answer() []byte {
 }
 
 // begin implements session.
-func (p *pinger) begin() { p.channel.connected() }
+func (p *pinger) begin() { p.channel.noteConnected() }
 
 // ready implements requester.
 func (p *pinger) ready() bool { return !p.busy }

@@ -214,7 +214,7 @@ func (b *lender) begin() {
 		return
 	}
 	b.credits = binary.BigEndian.Uint32(private)
-	b.channel.connected()
+	b.channel.noteConnected()
 }
 
 // ready implements requester.

@@ -23,11 +23,11 @@ func serveStorm(m *provider.Miniport, c clock.Clock, spec Spec, at netip.AddrPor
 	// closed it.
 	s.most = spec.channels() + spec.Depth
 	s.newSession = func([]byte) (serverSession, error) { return &visit{server: s, slot: -1}, nil }
-	return s, s.listen(at, s.stormNeeds(numberLen*s.most), cqEntries(s.most, stormEntries), s.prepare)
+	return s, s.listen(at, s.stormNeeds(numberLen*s.most), cqEntries(s.most, stormEntries), s.registerMemory)
 }
 
-// prepare makes what messages arrive in.
-func (s *stormServer) prepare() (err error) {
+// registerMemory makes and registers the memory that messages arrive in.
+func (s *stormServer) registerMemory() (err error) {
 	s.slots = free(s.most)
 	s.memory, err = s.register(make([]byte, s.most*numberLen), provider.MRAllowLocalWrite)
 	return err

@@ -217,7 +217,7 @@ func (p *pipeline) begin() {
 		return
 	}
 	p.grant = decodeGrant(private)
-	p.channel.connected()
+	p.channel.noteConnected()
 	if p.stream.started {
 		p.stream.ready.push(p)
 	}

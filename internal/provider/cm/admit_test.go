@@ -87,7 +87,7 @@ func TestAcceptableMTU(t *testing.T) {
 		{mad.REJ{Reason: mad.ReasonInvalidMTU, ARI: [72]byte{2}}, 0},
 		{mad.REJ{Reason: mad.ReasonInvalidGID, ARILength: 16, ARI: [72]byte{2}}, 0},
 	} {
-		if got := acceptableMTU(&tt.m); got != tt.want {
+		if got := acceptableMTUCode(&tt.m); got != tt.want {
 			t.Errorf("%v with %d bytes of ARI: %d, want %d", tt.m.Reason, tt.m.ARILength, got, tt.want)
 		}
 	}

@@ -90,7 +90,7 @@ func (e *Endpoint) handleREJ(now time.Duration, from path, b []byte) {
 	switch {
 	case c.state == requestSent:
 		c.close(now)
-		c.emit(Rejected{ID: c.id, Reason: m.Reason, MTU: acceptableMTU(&m), PrivateData: m.PrivateData})
+		c.emit(Rejected{ID: c.id, Reason: m.Reason, MTU: acceptableMTUCode(&m), PrivateData: m.PrivateData})
 	case c.state == replyReceived && m.Reason == mad.ReasonTimeout:
 		c.close(now)
 		c.emit(ConnectFailed{ID: c.id, Failure: TimedOut})
@@ -99,8 +99,8 @@ func (e *Endpoint) handleREJ(now time.Duration, from path, b []byte) {
 	}
 }
 
-// acceptableMTU returns the MTU code that a REJ names; 0 if it names none.
-func acceptableMTU(m *mad.REJ) uint8 {
+// acceptableMTUCode returns the MTU code that a REJ names; 0 if it names none.
+func acceptableMTUCode(m *mad.REJ) uint8 {
 	if m.Reason != mad.ReasonInvalidMTU || m.ARILength == 0 {
 		return 0
 	}

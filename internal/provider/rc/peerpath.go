@@ -44,7 +44,7 @@ func (p *peerPath) noteAnswered(sentAt time.Duration) {
 }
 
 // SetPath tells what is known of the path to the peer. It is to be called before
-// HandleTimeout, and before ExtendTimeouts.
+// HandleTimeout, and before PostponeGivingUp.
 func (q *QP) SetPath(known Path) {
 	p := &q.requester.timers.path
 	known.Answered = max(known.Answered, p.known.Answered)

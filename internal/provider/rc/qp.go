@@ -209,11 +209,11 @@ func (q *QP) HandleTimeout(now time.Duration) {
 	}
 }
 
-// ExtendTimeouts has the QP give up later by d, the time for which nobody was there to hear the peer. Packets
+// PostponeGivingUp has the QP give up later by d, the time for which nobody was there to hear the peer. Packets
 // in flight are no measure of the round trip then.
-func (q *QP) ExtendTimeouts(d time.Duration) {
+func (q *QP) PostponeGivingUp(d time.Duration) {
 	q.requester.window.timed = 0
-	q.requester.timers.extend(d)
+	q.requester.timers.postponeGivingUp(d)
 }
 
 // Completions appends the completions that wait, oldest first, to dst, and

@@ -110,7 +110,7 @@ func TestAbsent(t *testing.T) {
 	}
 	e.queue(sends(1, 1))
 	e.at(0, "send only 100 (1) ask")
-	e.qp.ExtendTimeouts(away)
+	e.qp.PostponeGivingUp(away)
 	acknowledge(away, 100)
 	if got := e.qp.PathEstimate(); got != (PathEstimate{}) {
 		t.Errorf("something is known of the path: %+v", got)
@@ -161,7 +161,7 @@ func TestGivesUpAfterAbsence(t *testing.T) {
 			e.queue(sends(1, 1))
 			e.at(0, "send only 100 (1) ask")
 			test.before(e)
-			e.qp.ExtendTimeouts(absent)
+			e.qp.PostponeGivingUp(absent)
 			e.qp.HandleTimeout(test.want + absent - 1)
 			early := e.qp.State() == Error
 			e.qp.HandleTimeout(test.want + absent)

@@ -124,8 +124,8 @@ func (t *timers) giveUpAt(c *Connection) (time.Duration, bool) {
 // lastSign returns when the peer last showed that it is there.
 func (t *timers) lastSign() time.Duration { return max(t.progressAt, t.heardAt) }
 
-// extend says that for so long nobody was there to hear the peer.
-func (t *timers) extend(d time.Duration) {
+// postponeGivingUp says that for so long nobody was there to hear the peer.
+func (t *timers) postponeGivingUp(d time.Duration) {
 	t.progressAt += d
 	t.heardAt += d
 	t.path.known.Heard += d

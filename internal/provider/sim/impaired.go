@@ -23,7 +23,7 @@ type Impaired struct {
 
 // Carry implements Path.
 func (p *Impaired) Carry(now time.Duration, from, _ netip.Addr, packet []byte) []time.Duration {
-	delay := p.Delay + p.queue(now, from, len(packet))
+	delay := p.Delay + p.occupyLine(now, from, len(packet))
 	if p.Down || p.Rand.Float64() < p.Loss {
 		return nil
 	}
@@ -40,8 +40,8 @@ func (p *Impaired) Carry(now time.Duration, from, _ netip.Addr, packet []byte) [
 	return []time.Duration{delay}
 }
 
-// queue returns how long a packet waits for the sender's line and is on it.
-func (p *Impaired) queue(now time.Duration, from netip.Addr, size int) time.Duration {
+// occupyLine returns how long a packet waits for the sender's line and is on it.
+func (p *Impaired) occupyLine(now time.Duration, from netip.Addr, size int) time.Duration {
 	if p.Rate == 0 {
 		return 0
 	}

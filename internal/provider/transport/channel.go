@@ -346,7 +346,7 @@ func (c *Channel) timeout() {
 		c.QP.SetPath(c.path.snapshot())
 	}
 	if late := now - c.timerAt; late > absence && c.timerAt > 0 {
-		c.QP.ExtendTimeouts(late + absence)
+		c.QP.PostponeGivingUp(late + absence)
 	}
 	c.timerAt = 0
 	if c.halted {

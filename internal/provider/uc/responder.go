@@ -64,8 +64,8 @@ func (r *responder) handle(h *roce.Header, payload []byte) {
 	}
 }
 
-// take has r.receive be the oldest receive; false if there is none.
-func (r *responder) take() bool {
+// holdReceive has r.receive be the oldest receive; false if there is none.
+func (r *responder) holdReceive() bool {
 	if !r.taken {
 		r.taken = r.q.config.Receives.Take(&r.receive)
 		r.capacity = rc.LengthOf(r.receive.SGL)
@@ -77,7 +77,7 @@ func (r *responder) take() bool {
 func (r *responder) executeSend(h *roce.Header, payload []byte) bool {
 	if h.Opcode.Starts() {
 		r.sink = rc.Position{}
-		if !r.take() {
+		if !r.holdReceive() {
 			return false
 		}
 	}
@@ -111,7 +111,7 @@ func (r *responder) executeWrite(h *roce.Header, payload []byte) bool {
 	if r.length > rc.MaxMessage || int64(len(payload)) != min(left, mtu) || h.Opcode.Ends() != (left <= mtu) {
 		return false
 	}
-	if h.Opcode.HasImmediate() && !r.take() {
+	if h.Opcode.HasImmediate() && !r.holdReceive() {
 		return false
 	}
 	r.ranges = r.ranges[:0]
@@ -164,7 +164,7 @@ func (r *responder) flush() {
 	if r.taken {
 		r.finish(rc.Flushed)
 	}
-	for !r.q.config.SharedReceives && r.take() {
+	for !r.q.config.SharedReceives && r.holdReceive() {
 		r.finish(rc.Flushed)
 	}
 }

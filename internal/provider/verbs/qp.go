@@ -155,7 +155,7 @@ func (qp *QP) machineConfig() rc.Config {
 		return cfg
 	}
 	qp.receives = rc.NewReceiveQueue(max(1, l.ReceiveDepth), l.ReceiveSGEs)
-	cfg.Receives = queued{qp}
+	cfg.Receives = ownReceives{qp}
 	return cfg
 }
 

@@ -119,11 +119,11 @@ func (w *written) flush() {
 	}
 }
 
-// A queued is the receives of a queue pair that has some of its own. It implements rc.Receives.
-type queued struct{ qp *QP }
+// ownReceives are the receives of a queue pair that has some of its own. They implement rc.Receives.
+type ownReceives struct{ qp *QP }
 
 // Take implements rc.Receives.
-func (q queued) Take(r *rc.Receive) bool {
+func (q ownReceives) Take(r *rc.Receive) bool {
 	qp := q.qp
 	if qp.receives.Take(r) {
 		return true

@@ -129,8 +129,8 @@ func parseRange(text string) (part, error) {
 		}
 		s := span{before: p.count}
 		var err error
-		if s.first, err = number(first); err == nil {
-			s.last, err = number(last)
+		if s.first, err = rangeNumber(first); err == nil {
+			s.last, err = rangeNumber(last)
 		}
 		switch {
 		case err != nil:
@@ -151,8 +151,8 @@ func parseRange(text string) (part, error) {
 	return p, nil
 }
 
-// number reads a number of a range.
-func number(text string) (int, error) {
+// rangeNumber reads a number of a range.
+func rangeNumber(text string) (int, error) {
 	if text == "" {
 		return 0, errors.New("a number is missing, expected numbers such as [1-64] or [1,3,5-7]")
 	}
@@ -244,7 +244,7 @@ func has(parts []part, name string) bool {
 
 // has reports whether digits are a number of the range, as it is written there.
 func (p part) has(digits string) bool {
-	n, err := number(digits)
+	n, err := rangeNumber(digits)
 	return err == nil && slices.ContainsFunc(p.ranges, func(s span) bool {
 		return s.first <= n && n <= s.last && len(digits) == max(s.digits, len(strconv.Itoa(n)))
 	})

@@ -74,15 +74,15 @@ const (
 	ofHosts  = "host" // the tier of the links of hosts
 )
 
-// hosts is a parameter for a number of hosts.
-func hosts(usage string, least, usual, most int) Parameter {
+// hostCount is a parameter for a number of hosts.
+func hostCount(usage string, least, usual, most int) Parameter {
 	return Parameter{Name: "nodes", Usage: usage, Default: usual, Minimum: least, Maximum: most}
 }
 
 // Star is hosts h1, h2 ... at switch1.
 var Star = Shape{
 	Name:       "star",
-	Parameters: []Parameter{hosts("how many hosts", 2, 8, 1023)},
+	Parameters: []Parameter{hostCount("how many hosts", 2, 8, 1023)},
 	Tiers:      []string{ofHosts},
 	Plan: func(values map[string]int) (p Plan) {
 		p.node(ofSwitch, ofSwitch, "switch1")
@@ -97,7 +97,7 @@ var Star = Shape{
 // Ring is hosts h1, h2 ... of which each has a link to the next.
 var Ring = Shape{
 	Name:       "ring",
-	Parameters: []Parameter{hosts("how many hosts", 3, 4, 2000)},
+	Parameters: []Parameter{hostCount("how many hosts", 3, 4, 2000)},
 	Tiers:      []string{ofHosts},
 	Plan: func(values map[string]int) (p Plan) {
 		n := values["nodes"]
@@ -112,7 +112,7 @@ var Ring = Shape{
 // Mesh is hosts h1, h2 ... of which each has a link to every other.
 var Mesh = Shape{
 	Name:       "mesh",
-	Parameters: []Parameter{hosts("how many hosts", 2, 4, 64)},
+	Parameters: []Parameter{hostCount("how many hosts", 2, 4, 64)},
 	Tiers:      []string{ofHosts},
 	Plan: func(values map[string]int) (p Plan) {
 		n := values["nodes"]
@@ -201,7 +201,7 @@ var FatTree = Shape{
 // one link between these.
 var Dumbbell = Shape{
 	Name:       "dumbbell",
-	Parameters: []Parameter{hosts("how many hosts on each side", 1, 4, 1000)},
+	Parameters: []Parameter{hostCount("how many hosts on each side", 1, 4, 1000)},
 	Tiers:      []string{ofHosts, "trunk"},
 	Plan: func(values map[string]int) (p Plan) {
 		sides := []string{"west", "east"}

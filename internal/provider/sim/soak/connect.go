@@ -130,7 +130,7 @@ func (c *connection) answered(status provider.Status) {
 	case status == provider.StatusSuccess:
 		e.stage = replied
 		e.qpn = e.qp.Number()
-		e.setPeer(r.endOf(e.connector))
+		e.recordPeer(r.endOf(e.connector))
 		r.Later(r.decisionTime(), e.complete)
 		return
 	case status == provider.StatusConnectionRefused && e.mayBeRefused():
@@ -177,8 +177,8 @@ func (r *run) endOf(c *provider.Connector) *end {
 	return r.ends[number]
 }
 
-// setPeer notes who the peer of an active end is.
-func (c *connection) setPeer(p *end) {
+// recordPeer records the peer of an active end in the model, and fails the run if the two disagree.
+func (c *connection) recordPeer(p *end) {
 	e := c.end
 	if p.peer != e {
 		e.run.Fail("private data arrives", "%v has been accepted by %v, which has another peer", e, p)

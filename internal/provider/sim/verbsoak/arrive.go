@@ -68,7 +68,7 @@ func (v *arriving) arrives(p *roce.Received) {
 	}
 	switch e.kind {
 	case verbs.UD:
-		e.datagramArrives(p)
+		e.expectDatagram(p)
 	case verbs.UC:
 		if p.Header.Opcode.IsUC() && p.Flow.Remote == e.peer.host.address {
 			e.packetArrives(p)
@@ -80,9 +80,9 @@ func (v *arriving) arrives(p *roce.Received) {
 	}
 }
 
-// datagramArrives has a datagram with the right Q_Key take a receive, if there is one with room (IBTA Vol. 1,
+// expectDatagram has a datagram with the right Q_Key take a receive, if there is one with room (IBTA Vol. 1,
 // 9.8.3); nothing happens otherwise.
-func (v *arriving) datagramArrives(p *roce.Received) {
+func (v *arriving) expectDatagram(p *roce.Received) {
 	e := v.end
 	h := &p.Header
 	if h.Opcode != roce.UDSendOnly && h.Opcode != roce.UDSendOnlyImm || h.QKey != e.qkey {

@@ -157,7 +157,7 @@ func (q *request) bind() bool {
 
 // invalidate makes q a request to invalidate one of the end's windows.
 func (q *request) invalidate() bool {
-	w := q.end.bound(verbs.Window2)
+	w := q.end.boundWindow(verbs.Window2)
 	if w == nil || w.user != nil && !q.end.run.mistakes() {
 		return false
 	}
@@ -166,8 +166,8 @@ func (q *request) invalidate() bool {
 	return true
 }
 
-// bound returns a window that the end has bound, for its peer; of any kind if kind is 0.
-func (e *end) bound(kind verbs.WindowType) *window {
+// boundWindow returns a window that the end has bound, for its peer; of any kind if kind is 0.
+func (e *end) boundWindow(kind verbs.WindowType) *window {
 	for _, w := range e.host.windows {
 		if w.slot != nil && w.binding == nil && !w.ending && w.by == e && (kind == 0 || w.kind == kind) {
 			return w

@@ -218,7 +218,7 @@ func (q *request) read() bool {
 // throughWindow makes q a WRITE by a window of the peer's, or the SEND that ends one.
 func (q *request) throughWindow() bool {
 	r, e := q.end.run, q.end
-	w := e.peer.bound(0)
+	w := e.peer.boundWindow(0)
 	if w == nil || e.peer.access&verbs.AccessRemoteWrite == 0 {
 		return false
 	}

@@ -258,7 +258,7 @@ func (f *fetching) fetch() int {
 		}
 		if err := f.vector.read(f.of[first].pid, f.local[first:last], f.from[first:last]); err != nil {
 			f.of[first].space.tellEnded(f.of[first].pid, err)
-			if gone := f.findGone(first, last); gone < last {
+			if gone := f.markGone(first, last); gone < last {
 				return gone
 			}
 		}
@@ -270,9 +270,9 @@ func (f *fetching) fetch() int {
 // mostPieces bounds those that a system call takes (IOV_MAX).
 const mostPieces = 1024
 
-// findGone reads pieces one by one, marks the regions of those that are not there, and returns the index of the first, or
+// markGone reads pieces one by one, marks the regions of those that are not there, and returns the index of the first, or
 // last.
-func (f *fetching) findGone(first, last int) int {
+func (f *fetching) markGone(first, last int) int {
 	gone := last
 	for i := last - 1; i >= first; i-- {
 		if f.vector.read(f.of[i].pid, f.local[i:i+1], f.from[i:i+1]) != nil {

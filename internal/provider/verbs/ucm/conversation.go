@@ -18,7 +18,7 @@ func (v conversation) HandleEvent(e cm.Event) {
 	case cm.ConnectReply:
 		i.enter(replied)
 		i.agree(&e)
-		v.emitConnection(eventConnectResponse, replyParam(&e), e.ECE)
+		v.emitConnection(eventConnectResponse, receivedReply(&e), e.ECE)
 	case cm.Rejected:
 		v.refused(e.Reason, e.PrivateData)
 	case cm.ConnectFailed:
@@ -60,8 +60,8 @@ func (i *id) agree(e *cm.ConnectReply) {
 	a.ackTimeout = ackTimeout(e.TargetAckDelay, i.agreed.ackTimeout-1)
 }
 
-// replyParam returns a reply as its receiver is to use it.
-func replyParam(e *cm.ConnectReply) *connParam {
+// receivedReply returns a reply as its receiver is to use it.
+func receivedReply(e *cm.ConnectReply) *connParam {
 	p := &connParam{
 		QPN: e.QPN, PrivateDataLength: mad.REPPrivateData, SRQ: flag(e.SRQ),
 		ResponderResources: e.InitiatorDepth, InitiatorDepth: e.ResponderResources, RNRRetryCount: e.RNRRetryCount,
@@ -70,8 +70,8 @@ func replyParam(e *cm.ConnectReply) *connParam {
 	return p
 }
 
-// requestParam returns a request as its receiver is to use it.
-func requestParam(e *cm.ConnectRequest) *connParam {
+// receivedRequest returns a request as its receiver is to use it.
+func receivedRequest(e *cm.ConnectRequest) *connParam {
 	p := &connParam{
 		QPN: e.QPN, PrivateDataLength: mad.ConsumerPrivateData, SRQ: flag(e.SRQ),
 		ResponderResources: e.InitiatorDepth, InitiatorDepth: e.ResponderResources,
@@ -158,7 +158,7 @@ func (l listener) Deliver(e cm.ConnectRequest) {
 		retryCount: e.RetryCount, rnrRetryCount: e.RNRRetryCount, ackTimeout: e.AckTimeout,
 	}
 	l.id.service.join(i, e.ID, requested)
-	told := newEvent(l.id, l.id.uid, i.number, eventConnectRequest, 0, requestParam(&e))
+	told := newEvent(l.id, l.id.uid, i.number, eventConnectRequest, 0, receivedRequest(&e))
 	told.request, told.response.ECE = i, ece{e.ECE.Vendor, e.ECE.Options}
 	i.channel.push(told)
 }
