@@ -10,7 +10,6 @@ package figures
 
 import (
 	"strconv"
-	"strings"
 
 	"github.com/ndklab/ndklab/internal/fabric/report"
 )
@@ -75,9 +74,9 @@ func slower(a, b report.Latency) report.Latency {
 	}
 }
 
-// numbers returns the numbers that a line consists of. Known is false if there is another word.
-func numbers(line string) (all []float64, known bool) {
-	for _, word := range strings.Fields(line) {
+// numbers returns the numbers that a line's words are. Known is false if there is another word.
+func numbers(words []string) (all []float64, known bool) {
+	for _, word := range words {
 		n, err := strconv.ParseFloat(word, 64)
 		if err != nil || n < 0 || n != n {
 			return nil, false

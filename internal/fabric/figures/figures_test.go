@@ -19,6 +19,7 @@ func TestParse(t *testing.T) {
 		{"ib_write_bw.txt", Figures{Messages: 5000, Bytes: 5000 * 65536, Gbps: 267.43 * 8 * (1 << 20) / 1e9, MessageRate: 4279}},
 		{"ib_write_bw--report_gbits-D1.txt", Figures{Messages: 11804, Bytes: 11804 * 65536, Gbps: 6.19, MessageRate: 11801}},
 		{"ib_send_lat.txt", Figures{Messages: 500, Bytes: 1000, Latency: report.Latency{Min: 12.19, Max: 88.45, P50: 13.34, Mean: 16.39, P99: 45.04, P999: 88.45}}},
+		{"ib_send_lat-nan.txt", Figures{Messages: 1000, Bytes: 2000, Latency: report.Latency{Min: 233.18, Max: 89360.11, P50: 724.98, Mean: 1856.06, P99: 19165.84, P999: 89360.11}}},
 		{"ib_send_lat-D1.txt", Figures{Messages: 27983, Bytes: 2 * 27983, MessageRate: 27982.57, Latency: report.Latency{Mean: 17.87}}},
 		{"fio.json", Figures{Messages: 256, Bytes: 1 << 20, Gbps: 8.388608, MessageRate: 256000,
 			Latency: report.Latency{Min: 0.01, Mean: 0.053207031, P50: 0.02, P90: 0.02, P99: 0.03, P999: 9.792, P9999: 9.792, Max: 9.754}}},

@@ -26,7 +26,7 @@ func ucx(output string) (f Figures, known bool) {
 		if !ok {
 			continue
 		}
-		n, ok := numbers(rest)
+		n, ok := numbers(strings.Fields(rest))
 		if !ok || len(n) != fields {
 			continue
 		}

@@ -2,6 +2,7 @@ package figures
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/ndklab/ndklab/internal/fabric/report"
@@ -52,7 +53,11 @@ func perftest(output string) (f Figures, known bool) {
 			columns = regexp.MustCompile(perftestTitle).FindAllString(line, -1)
 			continue
 		}
-		values, ok := numbers(line)
+		words := strings.Fields(line)
+		if i := slices.Index(columns, "t_stdev[usec]"); i >= 0 && i < len(words) {
+			words[i] = "0" // it is not read, and may be -nan: perftest rounds a sum of squares below zero
+		}
+		values, ok := numbers(words)
 		if columns == nil || !ok || len(values) < len(columns) { // the processor's use may stand behind
 			continue
 		}
