@@ -43,9 +43,9 @@ type Row struct {
 	OK     bool   `json:"ok"`
 	Error  string `json:"error,omitempty"` // why it could not be measured
 	Note   string `json:"note,omitempty"`
-	// Why names the reason if a limit was missed by no fault of the link's: "not
-	// offered", that is, its sender did not give it enough, or "overrun", that is, the
-	// engine itself reports that the host could not keep up.
+	// The reason if a limit was missed by no fault of the link's: "not offered", that
+	// is, its sender did not give it enough, or "overrun", that is, the engine itself
+	// reports that the host could not keep up.
 	Why string `json:"why,omitempty"`
 	// HostIdle is the share of all processor time that nobody used meanwhile: close
 	// to 0, the host was saturated.

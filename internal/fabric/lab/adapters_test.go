@@ -91,7 +91,7 @@ func TestReceiveBuffer(t *testing.T) {
 		!strings.Contains(text, "net.core.rmem_max=3538944") {
 		t.Errorf("said %q", text)
 	}
-	// What is said when the lab comes up is said before it is up.
+	// All that is said of the lab's coming up is said before it is up.
 	if len(said) > 0 {
 		t.Errorf("and said %q", (<-said).Text)
 	}

@@ -90,7 +90,7 @@ func TestOpenDevice(t *testing.T) {
 		t.Error(err)
 	}
 
-	// Who asks for an adapter that there is not is told so.
+	// A request for an adapter that does not exist says so.
 	_, _, err = l.Nodes.OpenDevice(testContext(t), "n7")
 	wantCode(t, err, control.Usage)
 	if _, err := l.Nodes.Change(testContext(t), "n1", StopNode); err != nil {

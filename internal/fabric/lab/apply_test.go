@@ -84,8 +84,7 @@ func write(args []string) error {
 	})
 }
 
-// withQP calls do with what it takes to connect. What is made stays until the program
-// ends.
+// withQP calls do with what it takes to connect. These objects stay until the program ends.
 func withQP(do func(ctx context.Context, adapter *provider.Adapter, pd *provider.PD, qp *await.QP) error) error {
 	ctx := context.Background()
 	device, err := lease.Open(ctx)

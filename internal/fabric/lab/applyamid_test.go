@@ -21,7 +21,7 @@ const crowdFile = `topology:
     - {endpoints: ["c:eth0", "s:3"]}
 `
 
-// Who waits for a node waits for the one that has the name by then, and hears that it
+// A wait for a node is for the one that has the name by then, and ends with an error when it
 // has gone. A capture of an interface ends with it.
 func TestWaitAmidApply(t *testing.T) {
 	l := start(t, parsed(t, uniqueName(t), nil, crowdFile))
@@ -66,7 +66,7 @@ func TestWaitAmidApply(t *testing.T) {
 	}
 }
 
-// What the kernel cannot do is found before anything of the lab is changed.
+// An Apply that the kernel cannot carry out fails before anything of the lab is changed.
 func applyTooLarge(t *testing.T, l *Lab) {
 	t.Helper()
 	standing, err := l.Standing(testContext(t))

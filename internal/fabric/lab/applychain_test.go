@@ -72,7 +72,7 @@ func TestApplyChain(t *testing.T) {
 				t.Errorf("step %d: ports of %s: %+v, want %+v", step, n.Name, n.Ports, was.Nodes[i].Ports)
 			}
 			for j, p := range n.Ports {
-				// That a port has never had a carrier a bridge may notice late.
+				// A bridge may notice late that a port has never had a carrier.
 				k, _ := topo.FindLink(n.Name + ":" + p.Name)
 				if want := was.Nodes[i].Ports[j]; p.Name != want.Name || p.State != want.State && !topo.Links[k].Down {
 					t.Errorf("step %d: port %+v, want %+v", step, p, want)

@@ -151,7 +151,7 @@ func endpoints(names ...string) (all []topology.Endpoint) {
 	return all
 }
 
-// volley is how many packets the program of that name sends as one super-packet.
+// volley is the number of packets that the program of that name sends as one super-packet.
 const volley = 8
 
 func init() {
@@ -214,7 +214,7 @@ func volleyIn(t *testing.T, path string, size, arrive int) (comments []string) {
 	return comments
 }
 
-// What the engine decides on a packet is its comment, also of one that never arrives.
+// A packet's comment is the decision of the engine on it, also of one that never arrives.
 func TestCaptureComments(t *testing.T) {
 	l := start(t, ring(uniqueName(t), 2))
 	path := filepath.Join(t.TempDir(), "both.pcapng")

@@ -109,8 +109,7 @@ func TestSupervisorDies(t *testing.T) {
 	}
 }
 
-// What both guardian and supervisor leave when they are killed, the next command
-// removes.
+// The next command removes what guardian and supervisor leave when both are killed.
 func TestGuardianAndSupervisorDie(t *testing.T) {
 	topo := ring(uniqueName(t), 2)
 	topo.Nodes[0].CPU = 0.5
@@ -160,8 +159,7 @@ func TestSweepWhileLabsStart(t *testing.T) {
 	}
 }
 
-// Who takes down a lab whose supervisor is stopped is told how to, and does not wait for
-// ever.
+// Down of a lab whose supervisor is stopped says how to end it, and does not wait for ever.
 func TestDownOfStoppedSupervisor(t *testing.T) {
 	t.Parallel() // it waits
 	topo := ring(uniqueName(t), 2)

@@ -49,7 +49,7 @@ func TestHistory(t *testing.T) {
 	})
 }
 
-// Whoever reads slowly loses events, and is told how many, in their place.
+// A slow reader loses events, and is told how many, in their place.
 func TestSlowWatcher(t *testing.T) {
 	var h history
 	h.add(numbered(1))
@@ -80,7 +80,7 @@ func TestSlowWatcher(t *testing.T) {
 	goOn <- errors.New("gone") // and nothing more is sent
 	<-ended
 
-	// Who waits for an event ends with the channel.
+	// A wait for an event ends with the channel.
 	go func() {
 		close(done)
 	}()

@@ -26,7 +26,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Who is outside, and the node that it is joined to.
+// The process outside, and the node that it is joined to.
 const (
 	outsideName  = "tap0"
 	outsideAddr  = "10.200.0.2"
@@ -135,7 +135,7 @@ func outsider(args []string) error {
 	return in.Err()
 }
 
-// receive takes frames. What is not as it must be on a wire ends the process.
+// receive takes frames. A frame that is not as it must be on a wire ends the process.
 func (o *outside) receive(resolved chan<- net.HardwareAddr) {
 	buffer := make([]byte, 1<<16)
 	for {
@@ -263,7 +263,7 @@ func (c *command) ping(t testing.TB, limit time.Duration) string {
 	return c.ask(t, fmt.Sprintf("ping %v", limit))
 }
 
-// onlyExternal is what inspect says of the lab's external.
+// onlyExternal returns the state of the lab's external.
 func onlyExternal(t testing.TB, l *Lab) report.External {
 	t.Helper()
 	in, err := l.Inspect(testContext(t))
@@ -278,7 +278,7 @@ func onlyExternal(t testing.TB, l *Lab) report.External {
 
 // A process outside exchanges frames with a node as over a wire: it finds the
 // node by ARP and the node it, every frame is whole, and the link's impairments
-// apply. What is killed can be followed by another.
+// apply. Another process can take the place of one that is killed.
 func TestExternalSockets(t *testing.T) {
 	topo := withExternal(ring(uniqueName(t), 1))
 	for d := range topo.Links[0].Directions {

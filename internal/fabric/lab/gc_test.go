@@ -305,7 +305,7 @@ func TestCleanAs(t *testing.T) {
 	}
 }
 
-// What listens in the abstract namespace under a name that is none of ours is no lab.
+// A listener in the abstract namespace under a name that is none of ours is no lab.
 func TestHeard(t *testing.T) {
 	p := testPlace(t)
 	listener, err := p.bind()

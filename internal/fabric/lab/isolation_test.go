@@ -80,7 +80,7 @@ func TestIsolation(t *testing.T) {
 	}
 }
 
-// What runs in a node sees no process of the host, and can do nothing to one: their ids
+// A process in a node sees no process of the host, and can do nothing to one: their ids
 // mean nothing there.
 func hostProcessesAreOutOfReach(t *testing.T, l *Lab) {
 	pid, mark := bystander(t)
@@ -119,7 +119,7 @@ func hostProcIsGone(t *testing.T, l *Lab) {
 	}
 }
 
-// What is mounted in a node, or unmounted, is so in that node alone.
+// A mount or unmount in a node changes that node alone.
 func mountsStayInTheNode(t *testing.T, l *Lab) {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o755); err != nil {
@@ -152,7 +152,7 @@ func filesAreTheHosts(t *testing.T, l *Lab) {
 	}
 }
 
-// What System V IPC is made in a node is the lab's, which takes it along.
+// System V IPC of a node is the lab's, and ends with it.
 func sharedMemoryGoesWithTheLab(t *testing.T, l *Lab) {
 	if _, err := exec.LookPath("ipcmk"); err != nil {
 		t.Skip(err)
@@ -173,7 +173,7 @@ func sharedMemoryGoesWithTheLab(t *testing.T, l *Lab) {
 // nodes need: it may be secret, and lives as long as the lab.
 func environmentStaysOutside(t *testing.T, l *Lab) {
 	secret, name := os.Getenv(envSecret), l.Info().Lab
-	// What a node's processes have, process 1 first.
+	// The environment of a node's processes, process 1 first.
 	out := in(t, l, "n0", "tr '\\0' '\\n' </proc/1/environ; echo; env")
 	if strings.Contains(out, envSecret) || strings.Count(out, "LANG=xx_XX."+secret) != 2 || !strings.Contains(out, "GIVEN=by the file") {
 		t.Errorf("the node has\n%s", out)

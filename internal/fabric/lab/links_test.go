@@ -12,7 +12,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// direction is what inspect says of a direction of the lab's first link.
+// direction returns the state of a direction of the lab's first link.
 func direction(t testing.TB, l *Lab, index int) report.Direction {
 	t.Helper()
 	return firstLink(t, l).Directions[index]
@@ -83,14 +83,14 @@ func pinger(t testing.TB, l *Lab) pinging {
 	return pinging{program(t, l, "n0", "ping 10.0.0.2:5001")}
 }
 
-// How long an echo is waited for: one that is to come, however busy the machine is, and one
-// that is not to, which is more than round trips in these labs usually take.
+// Times for which an echo is waited for: one that is to come, however busy the machine is, and
+// one that is not to, which is more than round trips in these labs usually take.
 const (
 	echoTime = testTime / 2
 	lossTime = 300 * time.Millisecond
 )
 
-// roundTrip is how many microseconds an echo takes, or "lost" if it never comes.
+// roundTrip returns the microseconds that an echo takes, or "lost" if it never comes.
 func (p pinging) roundTrip(t testing.TB) string {
 	t.Helper()
 	p.send(t, echoTime)
@@ -176,7 +176,7 @@ func TestImpairedLink(t *testing.T) {
 	for _, d := range back.Delays {
 		counted += d.Packets
 	}
-	// What comes meanwhile is on its way. Of a packet that was late the bins are wide, and
+	// Packets that came meanwhile are on the link. Of a packet that was late the bins are wide, and
 	// the first one begins before the delay.
 	if counted == 0 || counted > back.Packets || back.Delays[0].FromUS < 9900 && (len(back.Delays) == 1 || back.Delays[1].FromUS < 10000) {
 		t.Errorf("delays of %d packets: %+v", back.Packets, back.Delays)
@@ -302,7 +302,7 @@ func TestReadBeforeItsTerm(t *testing.T) {
 	}
 }
 
-// What was counted stays when a node dies and its interface is gone.
+// Counts stay when a node dies and its interface is gone.
 func TestCountsOfAnInterfaceThatIsGone(t *testing.T) {
 	l := &labLink{joined: true}
 	l.byKernel([2]link.Counters{{Packets: 10, Bytes: 1000, Lost: 1}, {Packets: 7}})

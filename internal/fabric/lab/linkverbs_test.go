@@ -32,7 +32,7 @@ func states(t testing.TB, l *Lab) string {
 	return strings.Join(all, " ")
 }
 
-// verified is what probes of a link find. On a busy machine the kernel may have no room
+// verified returns the findings of probes of a link. On a busy machine the kernel may have no room
 // for what an ordinary user's socket is to see; then they are sent again.
 func verified(t *testing.T, l *Lab, endpoint string, probes Probes) (v *report.Verification) {
 	t.Helper()
@@ -118,7 +118,7 @@ workloads:
 	}
 }
 
-// What is decided is recorded to the last packet, and met again by the same packets.
+// Decisions are recorded to the last packet, and the same packets meet them again.
 func TestRecordAndReplay(t *testing.T) {
 	const packets = 200
 	run := func(name string, seed uint64, options Options) {
@@ -175,7 +175,7 @@ func TestRecordAndReplay(t *testing.T) {
 	}
 }
 
-// fates are what became of the packets of the first direction, by a log.
+// fates returns the fates of the packets of the first direction, by a log.
 func fates(t *testing.T, name string) []string {
 	t.Helper()
 	data, err := os.ReadFile(name)

@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	leak.Main(m, goleak.IgnoreAnyFunction("os.(*Process).Wait"))
 }
 
-// busyTime is how long agents may take to answer in the labs of tests, of a machine that is
+// busyTime bounds the time in which agents answer in the labs of tests, on a machine that is
 // busy with others.
 const busyTime = 10 * time.Second
 

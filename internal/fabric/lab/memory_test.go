@@ -49,8 +49,8 @@ func remember(t *testing.T, l *Lab) *Memory {
 	return m
 }
 
-// volleys is how many volleys of packets of a size the file of links has, by the end that
-// sent them.
+// volleys returns the number of volleys of packets of a size that the file of links has, by
+// the end that sent them.
 func volleys(t *testing.T, files map[string][]byte, size int) map[string]int {
 	t.Helper()
 	all, _ := readPackets(t, bytes.NewReader(files["links.pcapng"]))
@@ -98,7 +98,7 @@ func TestMemory(t *testing.T) {
 		}
 	}
 
-	// What cannot be written keeps nothing else from being written.
+	// A file that cannot be written keeps no other from being written.
 	full := errors.New("full")
 	var tried []string
 	err := m.Write(testContext(t), func(name string, _ func(io.Writer) error) error {

@@ -133,7 +133,7 @@ func TestNetemOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What it says of delays is also about how busy the machine is.
+	// Its delays also depend on how busy the machine is.
 	for _, d := range v.Directions {
 		if d.Received == 0 || d.Reordered > 0 || d.Lost > 0 {
 			t.Errorf("%+v", d)

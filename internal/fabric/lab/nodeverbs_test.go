@@ -29,8 +29,8 @@ func act(t testing.TB, l *Lab, name string, action Action, state string) *NodeCh
 	return change
 }
 
-// roundTrip is how long an echo takes from a node to an address of another, or "lost"
-// if it never comes, however busy the machine is. Nothing of it goes on in the nodes.
+// roundTrip returns the time that an echo takes from a node to an address of another, or
+// "lost" if it never comes, however busy the machine is. Nothing of it goes on in the nodes.
 func roundTrip(t testing.TB, l *Lab, from, to, address string) string {
 	t.Helper()
 	server := program(t, l, to, "echo 5001")
@@ -93,7 +93,7 @@ func stopAndStart(t *testing.T, l *Lab, asked topology.Impairment) {
 	}
 }
 
-// network is what ip tells of a node's network, without the numbers that the kernel
+// network returns what ip tells of a node's network, without the numbers that the kernel
 // gives interfaces, and what it finds out by itself.
 func network(t *testing.T, l *Lab, name string) (lines []string) {
 	t.Helper()
@@ -113,7 +113,7 @@ func network(t *testing.T, l *Lab, name string) (lines []string) {
 	return lines
 }
 
-// What is asked of a node that is down, or of its links, fails with the reason.
+// Requests to a node that is down, or to its links, fail with the reason.
 func TestStoppedNode(t *testing.T) {
 	l := start(t, ring(uniqueName(t), 3))
 	ctx := testContext(t)

@@ -76,7 +76,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// Whoever has the lock has it alone, however many make, lock and remove the file.
+// One process has the lock at a time, however many make, lock and remove the file.
 func TestLockIsExclusive(t *testing.T) {
 	p := testPlace(t)
 	holders := make(chan struct{}, 1)

@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// programs are what tests run in nodes, or as a command of the host.
+// programs are the programs that tests run in nodes, or as a command of the host.
 var programs = map[string]func(args []string) error{
 	"send":    send,
 	"receive": receive,

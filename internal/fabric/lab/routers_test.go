@@ -120,7 +120,7 @@ func spines(name string) fabric {
 	return f
 }
 
-// ways is how many packets went from a to b, and back, over s1 and over s2.
+// ways returns the numbers of packets that went from a to b, and back, over s1 and over s2.
 func ways(t testing.TB, l *Lab) (ways [2][2]uint64) {
 	t.Helper()
 	in, err := l.Inspect(testContext(t))

@@ -51,7 +51,7 @@ func runLab(t testing.TB, l *Lab) *report.Run {
 }
 
 const (
-	// promptness is how much later than asked one of ten packets may be, in microseconds. A
+	// promptness bounds the lateness of the most punctual tenth of packets, in microseconds. A
 	// busy machine makes packets late, but not nine of ten.
 	promptness = 200
 	fewest     = 100 // packets of which that can be told

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// logOf is what a lab has logged.
+// logOf returns the log of a lab.
 func logOf(t testing.TB, name string) string {
 	t.Helper()
 	p, err := placeOf(name)
@@ -46,7 +46,7 @@ func inOrder(t testing.TB, text string, parts ...string) {
 	}
 }
 
-// said is what a command in a node prints.
+// said returns the output of a command in a node.
 func said(t testing.TB, l *Lab, nodeName string, args ...string) string {
 	t.Helper()
 	r := runCommand(t, l, nodeName, node.Command{Args: args})
@@ -142,7 +142,7 @@ func TestStages(t *testing.T) {
 	inOrder(t, logOf(t, topo.Name)[before:], "node n1: 4", "node n1: n1 found n0")
 }
 
-// What keeps a node from being ready fails the lab's start, and nothing stays.
+// The lab's start fails with what keeps a node from being ready, and nothing stays.
 func TestNotReady(t *testing.T) {
 	for name, test := range map[string]struct {
 		setup topology.Setup

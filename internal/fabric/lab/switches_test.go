@@ -109,7 +109,7 @@ func superPackets(t testing.TB, l *Lab, from, to, address string) {
 	}
 }
 
-// portsOf is what inspect says of a switch's ports.
+// portsOf returns the state of a switch's ports.
 func portsOf(t testing.TB, l *Lab, name string) []report.Port {
 	t.Helper()
 	in, err := l.Inspect(testContext(t))
@@ -295,7 +295,7 @@ func TestSwitchFails(t *testing.T) {
 	}
 }
 
-// What needs a process or an adapter says that a switch has neither, and a router
+// Requests that need a process or an adapter say that a switch has neither, and a router
 // no adapter.
 func TestKinds(t *testing.T) {
 	l := start(t, routed(uniqueName(t)).Topology)
@@ -418,7 +418,7 @@ func TestForwardDelay(t *testing.T) {
 	}
 }
 
-// What is outside the lab can be at a switch.
+// An external can be at a switch.
 func TestExternalAtSwitch(t *testing.T) {
 	f := newFabric(uniqueName(t))
 	f.nodes(topology.Host, "n0")

@@ -30,8 +30,8 @@ func (l *lockedLog) String() string {
 	return l.text.String()
 }
 
-// What was written before the end is there at the end, and what a child writes
-// afterwards still comes.
+// Output from before the end is there at the end, and what a child writes afterwards
+// still comes.
 func TestTranscript(t *testing.T) {
 	log := &lockedLog{line: make(chan struct{}, 100)}
 	tr, w, err := newTranscript(log, "n: ", lastLines)
