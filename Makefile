@@ -109,7 +109,7 @@ bench-verbs: build verbs  ## perftest and UCX between two nodes, against their l
 	@$(BUILD) -o bin/bench-verbs ./bench/verbs
 	@bin/bench-verbs -json bin/verbs.json -rounds '$(ROUNDS)' $(if $(SHORT),-short) $(if $(ONLY),-only '$(ONLY)')
 
-lint: go  ## formatting, files that do not belong here, vet, staticcheck, and the purity of the protocol core
+lint: go  ## formatting, files that do not belong here, vet, staticcheck, the purity of the protocol core, and sentences of comments that read backwards
 	@test -z "$$(git ls-files -ci --exclude-standard)" || { echo 'make: committed, though .gitignore names them:' $$(git ls-files -ci --exclude-standard) >&2; exit 1; }
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -d $$(git ls-files '*.go'); exit 1; }
 	$(GO) vet ./...

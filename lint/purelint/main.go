@@ -2,9 +2,10 @@
 package main
 
 import (
-	"golang.org/x/tools/go/analysis/singlechecker"
+	"golang.org/x/tools/go/analysis/multichecker"
 
+	"github.com/ndklab/ndklab/lint/internal/language"
 	"github.com/ndklab/ndklab/lint/internal/pure"
 )
 
-func main() { singlechecker.Main(pure.Analyzer) }
+func main() { multichecker.Main(pure.Analyzer, language.Analyzer) }

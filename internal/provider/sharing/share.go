@@ -2,7 +2,7 @@
 //
 // Each has a device (provider.Miniport) of its own for one share of the queue pair numbers and communication IDs. They
 // have one ledger and one GUID. Share 0 is the owner's: all management datagrams arrive there, and it ends the
-// connections of processes that died (manager.Manager.TakeOver). Package lease does what is between them.
+// connections of processes that died (gsi.Manager.TakeOver). Package lease does what is between them.
 //
 // Start reading at Config and Ledger.
 package sharing
