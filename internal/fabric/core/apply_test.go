@@ -506,8 +506,9 @@ func TestApplyKeepsWhatIsSet(t *testing.T) {
 	w := built(t, starFile)
 	w.must(SetLink{Change: change(t, "delay=3ms")})
 	w.must(SetLink{Link: 1, Change: change(t, "delay=3ms", "loss=1%")})
+	w.must(SetLink{Link: 3, Change: change(t, "loss=1%")})
 	w.must(SwitchLink{Link: 3})
-	w.must(w.applied(edited(t, starFile, "delay: 1ms", "delay: 2ms", `"s:3", "r:1"]`, `"s:3", "r:1"], down: true`)))
+	w.must(w.applied(edited(t, starFile, "delay: 1ms", "delay: 2ms", `"s:3", "r:1"]`, `"s:3", "r:1"], down: true`, `"z:eth0"]`, `"z:eth0"], mtu: 1500`)))
 	w.rest()
 	w.judge()
 	got := func() (all []string) {
@@ -517,11 +518,11 @@ func TestApplyKeepsWhatIsSet(t *testing.T) {
 		}
 		return all
 	}
-	if diff := cmp.Diff([]string{"delay=3ms down=false", "delay=2ms down=false", "down=true", "down=true"}, got()); diff != "" {
+	if diff := cmp.Diff([]string{"delay=3ms down=false", "delay=2ms down=false", "down=true", "loss=1% down=true"}, got()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	w.must(w.applied(starFile))
-	if diff := cmp.Diff([]string{"delay=3ms down=false", "delay=1ms down=false", "down=false", "down=true"}, got()); diff != "" {
+	if diff := cmp.Diff([]string{"delay=3ms down=false", "delay=1ms down=false", "down=false", "loss=1% down=true"}, got()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
