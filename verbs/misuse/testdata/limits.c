@@ -21,8 +21,8 @@ static void many_processes(void)
 		CHECK(child >= 0);
 		if (!child) {
 			close(alive[1]);
-			/* Engines of the cases before, in processes of their own, may be about to end. */
-			time_t late = time(NULL) + (i < SHARES ? 10 : 0);
+			/* Engines of the cases before, in processes of their own, may have to end first. */
+			time_t late = time(NULL) + (i < SHARES ? 30 : 0);
 			do
 				context = ibv_open_device(list[0]);
 			while (!context && errno == ENOSPC && time(NULL) < late);
