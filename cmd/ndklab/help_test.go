@@ -79,7 +79,7 @@ func TestUnlessInterrupted(t *testing.T) {
 	}
 }
 
-// The placeholder of a flag's value says what the value is: a file, a number, a time.
+// The word for a flag's value says what the value is: a file, a number, a time.
 func TestPlacesInHelp(t *testing.T) {
 	lower := regexp.MustCompile(`^(string|file|name|duration|int64)$`)
 	for _, c := range commands(rootCommand(io.Discard, io.Discard)) {
