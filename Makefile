@@ -118,9 +118,7 @@ lint: go  ## formatting, files that do not belong here, vet, staticcheck, the pu
 
 FUZZTIME ?= 30s
 fuzz: go  ## every fuzzer for FUZZTIME each (default 30s)
-	@grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u | while read -r d; do \
-	  sed -nE 's/^func (Fuzz[A-Za-z0-9]+).*/\1/p' $$d/*_test.go | while read -r f; do \
-	    echo "$$d $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s $$d || exit 1; done || exit 1; done
+	@GO='$(GO)' .ci/fuzz $(FUZZTIME)
 
 clean:  ## removes bin
 	rm -rf bin
