@@ -126,6 +126,8 @@ int ibv_destroy_cq(struct ibv_cq *public)
 	remove_async_events(public->context, (uintptr_t)cq);
 	wait_acknowledged(&public->mutex, &public->cond, &public->comp_events_completed, &cq->comp_events);
 	wait_acknowledged(&public->mutex, &public->cond, &public->async_events_completed, &cq->async_events);
+	if (to_context(public->context)->apart)
+		queues_release_cq(cq->handle);
 	hold_channel(channel, -1);
 	if (cq->parent)
 		release_pd(&cq->parent->pd);

@@ -206,6 +206,12 @@ void cm_failed(void);	  /* cm.c */
 bool write_send(struct qp *qp, const struct ibv_send_wr *wr);
 bool write_recv(struct qp *qp, const struct ibv_recv_wr *wr);
 
+/* queues.c: of an engine in a process of its own, let go of what the engine's destroy_* has left of an object, which who
+ * has an event about it may use until that is acknowledged. */
+void queues_release_cq(uint64_t cq);
+void queues_release_srq(uint64_t srq);
+void queues_release_qp(uint64_t qp);
+
 /* query.c */
 int query_device(struct ibv_context *context, struct ibv_device_attr *attr);
 int query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,

@@ -198,6 +198,8 @@ int ibv_destroy_qp(struct ibv_qp *public)
 		return status;
 	remove_async_events(public->context, (uintptr_t)qp);
 	wait_acknowledged(&public->mutex, &public->cond, &public->events_completed, &qp->async_events);
+	if (to_context(public->context)->apart)
+		queues_release_qp(qp->handle);
 	release_pd(public->pd);
 	free_qp(qp);
 	return 0;

@@ -273,10 +273,17 @@ int queues_destroy_cq(uint64_t handle)
 		at = &(*at)->next;
 	*at = cq->next;
 	pthread_mutex_unlock(&naming);
+	cq->handle = 0; /* which may be another CQ's now */
+	return 0;
+}
+
+void queues_release_cq(uint64_t handle)
+{
+	struct remote_cq *cq = (struct remote_cq *)(uintptr_t)handle;
+
 	free_ring(cq->ring);
 	free_ring(cq->old);
 	free(cq);
-	return 0;
 }
 
 /* Each process has the list that it was forked with, and one of them finds a CQ armed. */
@@ -419,14 +426,15 @@ int queues_query_srq(uint64_t handle, struct ibv_srq_attr *attr)
 
 int queues_destroy_srq(uint64_t handle)
 {
-	struct remote_srq *srq = (struct remote_srq *)(uintptr_t)handle;
-	int status = remote_destroy_srq(srq->handle);
+	return remote_destroy_srq(((struct remote_srq *)(uintptr_t)handle)->handle);
+}
 
-	if (status)
-		return status;
+void queues_release_srq(uint64_t handle)
+{
+	struct remote_srq *srq = (struct remote_srq *)(uintptr_t)handle;
+
 	end_work(&srq->work);
 	free(srq);
-	return 0;
 }
 
 /* Queue pairs. */
@@ -509,9 +517,14 @@ int queues_destroy_qp(uint64_t handle)
 
 	if (status)
 		return status;
+	__atomic_store_n(&qp->state, IBV_QPS_RESET, __ATOMIC_RELEASE);
 	forget_completions(qp);
-	free_qp(qp);
 	return 0;
+}
+
+void queues_release_qp(uint64_t handle)
+{
+	free_qp((struct remote_qp *)(uintptr_t)handle);
 }
 
 int queues_attach_mcast(uint64_t handle, const uint8_t gid[16])

@@ -70,6 +70,8 @@ int ibv_destroy_srq(struct ibv_srq *public)
 		return status;
 	remove_async_events(public->context, (uintptr_t)srq);
 	wait_acknowledged(&public->mutex, &public->cond, &public->events_completed, &srq->async_events);
+	if (to_context(public->context)->apart)
+		queues_release_srq(srq->handle);
 	release_pd(public->pd);
 	free_srq(srq);
 	return 0;

@@ -25,6 +25,8 @@ const (
 	envProgram = "NDKLAB_TEST_MISUSE"
 	// caseTime bounds a case. None takes more than some seconds on an idle machine.
 	caseTime = "60"
+	// fillFreed has the C library overwrite memory that is freed, at once: who goes on using it fails.
+	fillFreed = "GLIBC_TUNABLES=glibc.malloc.perturb=165:glibc.malloc.tcache_count=0"
 	// allTime bounds what the tests do as another user.
 	allTime = 10 * time.Minute
 )
@@ -90,7 +92,7 @@ func runCases(t *testing.T, program, placement string, skip func(name string) bo
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			said, err := node.Run(lab.Context(), "env", "NDKLAB_RNIC="+placement, "timeout", "-s", "KILL", caseTime, program, name)
+			said, err := node.Run(lab.Context(), "env", "NDKLAB_RNIC="+placement, fillFreed, "timeout", "-s", "KILL", caseTime, program, name)
 			if exit := (*labtest.ExitError)(nil); errors.As(err, &exit) {
 				t.Fatalf("status %d\n%s", exit.Status, exit.Stderr)
 			} else if err != nil {
