@@ -38,6 +38,8 @@ type Channel struct {
 	Pair
 	sync.Mutex
 	QP *rc.QP // the state machine; Progress is to follow whatever may have changed it
+	// earlier has what the state machines before Reset have counted; nil for none.
+	earlier *rc.Counters
 
 	device    *Device
 	model     Model
@@ -113,12 +115,9 @@ func (c *Channel) Redirect(peer Peer, remoteQPN uint32) {
 // Reset makes the channel as new, with another state machine: what was posted is forgotten, and told nobody.
 func (c *Channel) Reset(config rc.Config) {
 	c.QP.Flush()
-	counted := c.QP.Counters()
+	counted := c.counters() // not to the retired ones, whose lock is taken before this channel's
+	c.earlier = &counted
 	c.settleCredit()
-	d := c.device
-	d.retiring.Lock()
-	d.retired = d.retired.Plus(counted)
-	d.retiring.Unlock()
 	if c.timer != nil {
 		c.timer.Stop()
 	}
@@ -148,7 +147,7 @@ func (c *Channel) Retire() {
 	if c.path != nil {
 		c.path.heardBy.CompareAndSwap(c, nil)
 	}
-	counted := c.QP.Counters() // the last: in Error it counts nothing
+	counted := c.counters() // the last: in Error it counts nothing
 	c.Unlock()
 	d := c.device
 	d.retiring.Lock()
@@ -161,12 +160,23 @@ func (c *Channel) Retire() {
 func (c *Channel) Counters() rc.Counters {
 	c.Lock()
 	defer c.Unlock()
-	return c.QP.Counters()
+	return c.counters()
 }
 
-// Packets counts those that the channel has sent and received.
+// counters returns the channel's counters. The lock is held.
+func (c *Channel) counters() rc.Counters {
+	n := c.QP.Counters()
+	if c.earlier != nil {
+		n = c.earlier.Plus(n)
+	}
+	return n
+}
+
+// Packets counts those that the channel has sent and received since it was made or reset.
 func (c *Channel) Packets() (sent, received uint64) {
-	n := c.Counters()
+	c.Lock()
+	defer c.Unlock()
+	n := c.QP.Counters()
 	return n.Sent, n.Received
 }
 

@@ -453,6 +453,22 @@ func TestResetForgetsCompletions(t *testing.T) {
 	a.completed(append(want, "write 100")...)
 }
 
+// TestResetKeepsCounters: the device has counted what queue pairs have sent, also when they are reset, and when they are gone.
+func TestResetKeepsCounters(t *testing.T) {
+	w := newWorld(t, 1)
+	a := w.hosts[0]
+	qp := w.pair(verbs.RC, nil)[0]
+	w.post(qp, a.request(rc.OpWrite, 1, 0, 100, 0))
+	w.run()
+	a.wantSent(1)
+	for range 2 {
+		w.modify(qp, verbs.Attributes{State: verbs.Reset}, 0)
+		a.wantSent(1)
+	}
+	check(t, qp.Destroy())
+	a.wantSent(1)
+}
+
 // TestResetInLine: a queue pair that is reset while it waits to be allowed to send holds nothing of what is allowed.
 func TestResetInLine(t *testing.T) {
 	w := newWorld(t, 1)
