@@ -26,7 +26,7 @@ import (
 var process struct {
 	mu      sync.Mutex // guards what follows
 	device  *provider.Miniport
-	report  func()             // reports the device's counters
+	report  func()             // reports the device's counters, once
 	indexes map[netip.Addr]int // of interfaces
 	guid    uint64
 }
@@ -72,19 +72,22 @@ func openProcess() error {
 		device.Close()
 		return err
 	}
-	process.device, process.report = device, report
+	process.device, process.report = device, sync.OnceFunc(report)
 	return nil
 }
 
-// engineEnded reports the process's counters when it ends: nobody closes its device.
+// engineEnded reports the process's counters when it ends: nobody closes its device. It returns
+// when that is done, whoever does it.
 //
 //export engineEnded
 func engineEnded() {
-	if process.mu.TryLock() { // its holder may not be running any more
-		defer process.mu.Unlock()
-		if process.report != nil {
-			process.report()
-		}
+	if !process.mu.TryLock() { // its holder may not be running any more
+		return
+	}
+	report := process.report
+	process.mu.Unlock()
+	if report != nil {
+		report()
 	}
 }
 

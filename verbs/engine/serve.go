@@ -26,25 +26,33 @@ var (
 //export engineServe
 func engineServe(pid, socket C.int) {
 	client = int(pid)
-	serving.Do(func() { space.Ended = func(pid int) { endWith(pid, int(socket)) } })
+	serving.Do(func() { space.Ended = func(pid int) bool { return endWith(pid, int(socket)) } })
 }
 
-var serving sync.Once
+var serving, ending sync.Once
 
 // endTime bounds the end of a process, ms: its files are closed soon after its memory is gone.
 const endTime = 1000
 
-// endWith ends this process with the last of those that it serves, of which one has ended: an adapter whose program has
-// ended does not answer for it. Its main thread sees the end, too, but maybe later than a packet comes.
-func endWith(pid, socket int) {
+// endWith ends this process with the last of those that it serves, of which one has ended, and reports whether it does: an
+// adapter whose program has ended does not answer for it. Its main thread sees the end, too, but maybe later than a packet
+// comes, or in the midst of a post. The report takes the lock of each queue pair, one of which the caller has: another
+// goroutine waits for that.
+func endWith(pid, socket int) bool {
 	if fd, err := unix.PidfdOpen(pid, 0); err == nil {
 		wait(fd, unix.POLLIN, endTime)
 		_ = unix.Close(fd) // nothing was written there
 	}
-	if wait(socket, unix.POLLRDHUP, 0) {
-		engineEnded()
-		os.Exit(0)
+	if !wait(socket, unix.POLLRDHUP, 0) {
+		return false
 	}
+	ending.Do(func() {
+		go func() {
+			engineEnded()
+			os.Exit(0)
+		}()
+	})
+	return true
 }
 
 // wait waits until something happens to a descriptor, for so many milliseconds, and reports whether it has.

@@ -51,9 +51,9 @@ type Device struct {
 	Config
 	Delivery Delivery
 	// Fetch has packets be copies of memory that is not this process's, until done is called: the first there of
-	// them, behind which is one whose memory is not there any more. nil: all memory is this process's. It is set
-	// before there are queue pairs.
-	Fetch func(packets []roce.Packet) (done func(), there int)
+	// them, behind which is one whose memory is not there any more. All are lost if those whose memory it is are gone:
+	// this process is about to end. nil: all memory is this process's. It is set before there are queue pairs.
+	Fetch func(packets []roce.Packet) (done func(), there int, lost bool)
 
 	table  table
 	groups groups
@@ -122,8 +122,11 @@ func (d *Device) send(flow roce.Flow, packets []roce.Packet, fragile bool) (sent
 		return sent, d.Carrier.Send(flow, packets)
 	}
 	if d.Fetch != nil {
-		done, there := d.Fetch(packets)
+		done, there, lost := d.Fetch(packets)
 		defer done()
+		if lost {
+			return sent, nil
+		}
 		if sent = there; sent == 0 {
 			return 0, nil
 		}

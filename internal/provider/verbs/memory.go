@@ -354,9 +354,9 @@ func (v view) read(sgl []rc.SGE) []byte {
 		}
 	}
 	if fetch := v.qp.pd.context.transport.Fetch; fetch != nil {
-		done, there := fetch([]roce.Packet{{Payload: pieces}})
+		done, there, lost := fetch([]roce.Packet{{Payload: pieces}})
 		defer done()
-		if there == 0 {
+		if there == 0 || lost {
 			return nil
 		}
 	}

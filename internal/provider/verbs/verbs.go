@@ -129,7 +129,7 @@ func Open(device *provider.Miniport, limits Limits, events func(Event)) (*Contex
 // rc.Config copies to it for one queue pair.
 type Space interface {
 	NewPlacer() (place func(ranges [][]byte, data []byte) (ok bool), placed func() (ok bool))
-	Fetch(packets []roce.Packet) (done func(), there int)
+	Fetch(packets []roce.Packet) (done func(), there int, lost bool)
 }
 
 // Use has all memory of the context, which has no objects yet, be that of a space. A device has one for all of its

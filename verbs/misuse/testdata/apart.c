@@ -228,7 +228,22 @@ static void engine_dies_in_posts(void)
 	CHECK(wait(NULL) > 0);
 }
 
-/* A program that is killed leaves no process of ours. */
+/* Whether the main thread of a process is stopped. */
+static bool is_stopped(pid_t pid)
+{
+	char path[64], state = 0;
+	FILE *stat;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	CHECK((stat = fopen(path, "r")) && fscanf(stat, "%*d (%*[^)]) %c", &state) == 1);
+	fclose(stat);
+	return state == 'T';
+}
+
+/* What a program does that is killed. */
+enum doing { IDLE, BUSY, HAS_POSTED };
+
+/* A program that is killed leaves no process of ours, also where the engine has yet to take what was posted. */
 static void program_dies(void)
 {
 	int told[2];
@@ -237,18 +252,27 @@ static void program_dies(void)
 	if (!engine_is_apart())
 		return;
 	CHECK(!pipe(told));
-	for (int busy = 0; busy < 2; busy++) {
+	for (enum doing doing = IDLE; doing <= HAS_POSTED; doing++) {
 		program = fork();
 		CHECK(program >= 0);
 		if (!program) {
+			struct address to;
 			struct end pair[2];
 
 			make_pair(pair);
 			exchange(pair);
+			to = address_of(&pair[1]);
 			engine = find_engine();
+			if (doing == HAS_POSTED) {
+				CHECK(!kill(engine, SIGSTOP));
+				while (!is_stopped(engine))
+					usleep(1000);
+				for (int i = 0; i < DEPTH; i++)
+					CHECK(!post(pair, to, IBV_WR_RDMA_WRITE, SIZE));
+			}
 			CHECK(write(told[1], &engine, sizeof(engine)) == sizeof(engine));
 			for (;;) {
-				if (busy)
+				if (doing == BUSY)
 					exchange(pair);
 				else
 					pause();
@@ -257,6 +281,7 @@ static void program_dies(void)
 		CHECK(read(told[0], &engine, sizeof(engine)) == sizeof(engine));
 		usleep(50000);
 		CHECK(!kill(program, SIGKILL) && waitpid(program, NULL, 0) == program);
+		CHECK(doing != HAS_POSTED || !kill(engine, SIGCONT));
 		await_end(engine, 30);
 	}
 }

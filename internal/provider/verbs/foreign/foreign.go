@@ -26,9 +26,11 @@ import (
 
 // A Space lists the memory of other processes that is registered.
 type Space struct {
-	// Ended, unless it is nil, is called when memory of a process that has ended is to be read or written for a peer. The
-	// peer is refused when it returns. It is set before memory is registered.
-	Ended func(pid int)
+	// Ended, unless it is nil, is called when memory of a process that has ended is to be read or written for a peer. It
+	// reports whether all processes have, whose memory there is: then nobody is told anything any more. Else the peer is
+	// refused. It is called with a queue pair's lock held, and set before memory is registered.
+	Ended func(pid int) (all bool)
+	ended atomic.Bool // Ended has said so
 
 	mu      sync.RWMutex // guards regions
 	regions []*Memory    // by the address that is reserved
@@ -110,11 +112,12 @@ func byAddress(m *Memory, address uintptr) int {
 	return 0
 }
 
-// tellEnded calls Ended if err says so.
-func (s *Space) tellEnded(pid int, err error) {
-	if s.Ended != nil && errors.Is(err, errEnded) {
-		s.Ended(pid)
+// tellEnded calls Ended if err says so, and reports whether all processes have ended.
+func (s *Space) tellEnded(pid int, err error) (all bool) {
+	if s.Ended != nil && errors.Is(err, errEnded) && s.Ended(pid) {
+		s.ended.Store(true)
 	}
+	return s.ended.Load()
 }
 
 // find returns the region that a range is of; nil if it is this process's own memory. The lock is held.
@@ -175,8 +178,7 @@ func (m *Memory) Atomic(op rc.Op, offset, operand, compare uint64) (original uin
 	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&original)), 8)
 	var v vector
 	if err := v.read(m.pid, [][]byte{bytes}, at); err != nil {
-		m.space.tellEnded(m.pid, err)
-		return 0, false
+		return 0, m.space.tellEnded(m.pid, err)
 	}
 	value := operand
 	switch {
@@ -219,7 +221,8 @@ var fetchings = sync.Pool{New: func() any { return new(fetching) }}
 
 // Fetch replaces payload that is in other processes by copies, which are valid until done is called. The first there
 // packets have theirs. The payload of the next, if any, is not there: its request is refused when it is to be read again.
-func (s *Space) Fetch(packets []roce.Packet) (done func(), there int) {
+// If all processes have ended, all packets are lost instead.
+func (s *Space) Fetch(packets []roce.Packet) (done func(), there int, lost bool) {
 	f := fetchings.Get().(*fetching)
 	f.bytes, f.local, f.from, f.of, f.by = f.bytes[:0], f.local[:0], f.from[:0], f.of[:0], f.by[:0]
 	total := 0
@@ -246,7 +249,7 @@ func (s *Space) Fetch(packets []roce.Packet) (done func(), there int) {
 	if failed := f.fetch(); failed < len(f.by) {
 		there = f.by[failed]
 	}
-	return func() { fetchings.Put(f) }, there
+	return func() { fetchings.Put(f) }, there, s.ended.Load()
 }
 
 // fetch reads all pieces, those of one process together, and returns how many are there before one that is not.
@@ -257,7 +260,9 @@ func (f *fetching) fetch() int {
 			last++
 		}
 		if err := f.vector.read(f.of[first].pid, f.local[first:last], f.from[first:last]); err != nil {
-			f.of[first].space.tellEnded(f.of[first].pid, err)
+			if f.of[first].space.tellEnded(f.of[first].pid, err) {
+				return len(f.of)
+			}
 			if gone := f.markGone(first, last); gone < last {
 				return gone
 			}

@@ -261,9 +261,9 @@ func TestFetch(t *testing.T) {
 	packets[0].Payload = ranges(t, ranges(t, nil, first, 1, 3), first, 0, 1)
 	packets[1].Payload = [][]byte{[]byte("own")}
 	packets[2].Payload = ranges(t, ranges(t, nil, second, 4, 2), first, 4095, 1)
-	done, there := s.Fetch(packets)
-	if there != len(packets) {
-		t.Fatalf("%d packets fetched", there)
+	done, there, lost := s.Fetch(packets)
+	if there != len(packets) || lost {
+		t.Fatalf("%d packets fetched, lost: %t", there, lost)
 	}
 	defer done()
 	for i, want := range []string{"\x01\x02\x03\x00", "own", "\x04\x05\xff"} {
@@ -302,9 +302,9 @@ func TestGone(t *testing.T) {
 	packets := []roce.Packet{
 		{Payload: ranges(t, nil, other, 0, 1)}, {Payload: ranges(t, ranges(t, nil, other, 0, 1), m, size-1, 1)}, {Payload: ranges(t, nil, m, size-1, 1)},
 	}
-	done, there := s.Fetch(packets)
+	done, there, lost := s.Fetch(packets)
 	done()
-	if there != 1 {
+	if there != 1 || lost {
 		t.Errorf("%d packets fetched, not the one whose memory is there", there)
 	}
 	if _, ok := m.Read(nil, 0, 1); ok {
@@ -316,10 +316,15 @@ func TestGone(t *testing.T) {
 }
 
 // TestEnded: who needs memory of a process that has ended is told, however it is needed; but not for memory that is gone alone.
+// A request that needs it is refused, unless all have ended: then nothing fails, and nothing is sent.
 func TestEnded(t *testing.T) {
 	var s Space
 	var ended []int
-	s.Ended = func(pid int) { ended = append(ended, pid) }
+	var all bool
+	s.Ended = func(pid int) bool {
+		ended = append(ended, pid)
+		return all
+	}
 	p := newPeer(t)
 	m := p.register(&s, 0, size)
 	p.unmap()
@@ -331,19 +336,32 @@ func TestEnded(t *testing.T) {
 	if _, err := p.says.ReadByte(); err != io.EOF { // files are closed when the memory is gone
 		t.Fatal(err)
 	}
-	for name, need := range map[string]func(){
-		"placed": func() { s.placeAtOnce(ranges(t, nil, m, 0, 1), []byte("x")) },
-		"fetched": func() {
-			done, _ := s.Fetch([]roce.Packet{{Payload: ranges(t, nil, m, 0, 1)}})
+	needs := map[string]func() (ok bool){
+		"placed": func() bool { return s.placeAtOnce(ranges(t, nil, m, 0, 1), []byte("x")) },
+		"fetched": func() bool {
+			done, there, lost := s.Fetch([]roce.Packet{{Payload: ranges(t, nil, m, 0, 1)}})
 			done()
-			m.gone.Store(false)
+			if lost != all {
+				t.Errorf("lost: %t, though that all have ended is %t", lost, all)
+			}
+			return !m.gone.Swap(false) && there == 1
 		},
-		"atomic": func() { m.Atomic(rc.OpFetchAdd, 0, 1, 0) },
-	} {
-		ended = nil
-		if need(); len(ended) == 0 || ended[0] != p.pid() {
-			t.Errorf("%s: told of %v", name, ended)
+		"atomic": func() bool {
+			_, ok := m.Atomic(rc.OpFetchAdd, 0, 1, 0)
+			return ok
+		},
+	}
+	for _, all = range []bool{false, true} {
+		for name, need := range needs {
+			ended = nil
+			if ok := need(); ok != all || len(ended) == 0 || ended[0] != p.pid() {
+				t.Errorf("%s: done: %t, told of %v, though that all have ended is %t", name, ok, ended, all)
+			}
 		}
+	}
+	done, _, lost := s.Fetch([]roce.Packet{{}}) // an acknowledgement
+	if done(); !lost {
+		t.Error("what has no payload is sent")
 	}
 }
 

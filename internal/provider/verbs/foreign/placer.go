@@ -22,7 +22,8 @@ func (s *Space) NewPlacer() (place func(ranges [][]byte, data []byte) (ok bool),
 	return p.place, p.placed
 }
 
-// place copies data to ranges, as rc.Scatter does; false if some are not there, or were not when it was put off.
+// place copies data to ranges, as rc.Scatter does; false if some are not there, or were not when it was put off. Data
+// for a process that has ended with all others is lost, as its acknowledgement will be.
 func (p *placer) place(ranges [][]byte, data []byte) (ok bool) {
 	if p.failed {
 		return p.placed()
@@ -60,8 +61,7 @@ func (p *placer) placed() (ok bool) {
 func (p *placer) write() {
 	if len(p.local) > 0 {
 		if err := p.vector.write(p.pid, p.local, p.remote); err != nil {
-			p.space.tellEnded(p.pid, err)
-			p.failed = true
+			p.failed = !p.space.tellEnded(p.pid, err)
 		}
 	}
 	clear(p.local) // lets go of the data
