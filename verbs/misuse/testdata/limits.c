@@ -21,8 +21,9 @@ static void many_processes(void)
 		CHECK(child >= 0);
 		if (!child) {
 			close(alive[1]);
-			/* Engines of the cases before, in processes of their own, may have to end first. */
-			time_t late = time(NULL) + (i < SHARES ? 30 : 0);
+			/* The engine of the case before, in a process of its own, ends a moment after its program, and
+			 * then its share is given back. */
+			time_t late = time(NULL) + (i < SHARES ? 5 : 0);
 			do
 				context = ibv_open_device(list[0]);
 			while (!context && errno == ENOSPC && time(NULL) < late);
@@ -102,8 +103,9 @@ static bool is_lacking(int what)
 	return errno == EMFILE || errno == ENOMEM || (errno == EIO && what == RLIMIT_AS && engine_is_apart());
 }
 
-/* With little of something the device opens or says what is lacking; what is lacking later is told, too. */
-static void with_limit(int what, rlim_t most)
+/* With little of something the device opens or says what is lacking; what is lacking later is told, too, when in each round
+ * a channel, a CQ with so many entries and a PD are made. */
+static void with_limit(int what, rlim_t most, int rounds, int entries)
 {
 	struct rlimit limit = { most, most };
 	struct ibv_device **list = ibv_get_device_list(NULL);
@@ -115,9 +117,9 @@ static void with_limit(int what, rlim_t most)
 		CHECK(is_lacking(what) || errno == EAGAIN || errno == ENODEV);
 		_exit(0);
 	}
-	for (int i = 0; i < 2000; i++) {
+	for (int i = 0; i < rounds; i++) {
 		struct ibv_comp_channel *channel = ibv_create_comp_channel(context);
-		struct ibv_cq *cq = ibv_create_cq(context, 1000, NULL, channel, 0);
+		struct ibv_cq *cq = ibv_create_cq(context, entries, NULL, channel, 0);
 		struct ibv_pd *pd = ibv_alloc_pd(context);
 
 		if (!channel || !cq || !pd) {
@@ -129,7 +131,7 @@ static void with_limit(int what, rlim_t most)
 
 static void limited_files(void *argument)
 {
-	with_limit(RLIMIT_NOFILE, *(int *)argument);
+	with_limit(RLIMIT_NOFILE, *(int *)argument, 100, 100);
 }
 
 static void few_files(void)
@@ -140,7 +142,7 @@ static void few_files(void)
 
 static void limited_memory(void *argument)
 {
-	with_limit(RLIMIT_AS, *(rlim_t *)argument);
+	with_limit(RLIMIT_AS, *(rlim_t *)argument, 200, 10000);
 }
 
 static void little_memory(void)
@@ -151,7 +153,7 @@ static void little_memory(void)
 
 static void limited_threads(void *argument)
 {
-	with_limit(RLIMIT_NPROC, *(int *)argument);
+	with_limit(RLIMIT_NPROC, *(int *)argument, 20, 100); /* none of them has a thread of its own */
 }
 
 /* Root is not limited. */
