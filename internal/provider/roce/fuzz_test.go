@@ -51,6 +51,8 @@ func withoutReserved(b []byte, h *Header, payload int) []byte {
 	switch ext := opcodes[h.Opcode].extension; {
 	case ext&extDETH != 0:
 		b[bthLen+4] = 0
+	case ext&extReserved != 0:
+		clear(b[bthLen : bthLen+reservedLen])
 	case ext&extFETH != 0:
 		binary.BigEndian.PutUint32(b[bthLen:], uint32(b[bthLen+3]&0x3F))
 	}

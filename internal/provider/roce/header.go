@@ -8,6 +8,8 @@ import (
 const (
 	bthLen  = 12
 	icrcLen = 4
+	// reservedLen is the length in bytes of what follows the BTH of a CNP.
+	reservedLen = 16
 
 	// MaxHeaderLen is the length in bytes of the longest header: BTH and AtomicETH.
 	MaxHeaderLen = bthLen + 28
@@ -94,6 +96,9 @@ func (h *Header) Append(b []byte, payloadLen int) []byte {
 	}
 	if ext&extIETH != 0 {
 		b = be.AppendUint32(b, h.InvalidateKey)
+	}
+	if ext&extReserved != 0 {
+		b = append(b, make([]byte, reservedLen)...)
 	}
 	return b
 }

@@ -134,6 +134,7 @@ func TestDecodeErrors(t *testing.T) {
 		{"BTH alone of an opcode with more", good[:bthLen+icrcLen], ErrTruncated},
 		{"extended header cut", good[:bthLen+20+icrcLen-4], ErrTruncated},
 		{"headers alone, but padding announced", good[:bthLen+20+icrcLen], ErrLength},
+		{"CNP cut", datagram(&Header{Opcode: CNP}, nil)[:bthLen+reservedLen-4+icrcLen], ErrTruncated},
 		{"not a multiple of 4", good[:len(good)-1], ErrLength},
 		{"version 1", edit(func(b []byte) []byte { b[1] |= 1; return b }), ErrVersion},
 		{"reserved opcode", edit(func(b []byte) []byte { b[0] = 0x15; return b }), ErrOpcode},

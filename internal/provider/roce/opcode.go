@@ -7,7 +7,7 @@ import (
 
 // An extension is a set of the headers that may follow the BTH. On the wire
 // they stand in the order of these bits (roce.md 3.1).
-type extension uint8
+type extension uint16
 
 const (
 	extDETH extension = 1 << iota
@@ -18,12 +18,13 @@ const (
 	extAtomicAckETH
 	extImmDt
 	extIETH
+	extReserved // of the CNP: zeros (roce.md 14.2)
 )
 
 // bytes returns the length of the set on the wire (roce.md 2.2).
 func (e extension) bytes() int {
 	n := 0
-	for i, size := range [...]int{8, 4, 16, 28, 4, 8, 4, 4} {
+	for i, size := range [...]int{8, 4, 16, 28, 4, 8, 4, 4, reservedLen} {
 		if e&(1<<i) != 0 {
 			n += size
 		}
@@ -93,7 +94,7 @@ var opcodes = func() [256]opcodeInfo {
 		AtomicWrite:        {"RC ATOMIC WRITE", extRETH, atomic | only, 0},
 		UDSendOnly:         {"UD SEND Only", extDETH, kindSend | only, 0},
 		UDSendOnlyImm:      {"UD SEND Only Immediate", extDETH | extImmDt, kindSend | only, 0},
-		CNP:                {"CNP", noExtra, only, 0},
+		CNP:                {"CNP", extReserved, only, 0},
 
 		SelectiveAcknowledge: {"Selective Acknowledge", extAETH | extAtomicAckETH, kindResponse | only, 0},
 	}

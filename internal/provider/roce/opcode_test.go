@@ -26,7 +26,7 @@ func TestOpcodes(t *testing.T) {
 		0x26: {28, "wFR"}, 0x27: {12, "wM"}, 0x28: {12, "wL"}, 0x29: {16, "wLi"},
 		0x2A: {28, "wOR"}, 0x2B: {32, "wORi"},
 		0x64: {20, "sO"}, 0x65: {24, "sOi"},
-		0x81: {12, "O"},
+		0x81: {28, "O"},
 		0xD1: {24, "pOA"},
 	}
 	for i := range 256 {

@@ -16,6 +16,7 @@ func TestReservedBits(t *testing.T) {
 		{SendOnly, map[int]byte{4: 0x3F, 8: 0x7F}},
 		{Acknowledge, map[int]byte{4: 0x3F, 8: 0x7F}},
 		{UDSendOnly, map[int]byte{4: 0x3F, 8: 0x7F, bthLen + 4: 0xFF}},
+		{CNP, map[int]byte{4: 0x3F, 8: 0x7F, bthLen: 0xFF, bthLen + reservedLen - 1: 0xFF}},
 	} {
 		h := Header{Opcode: test.op, PKey: DefaultPKey, DestQPN: 5, PSN: 7}
 		b := append(h.Append(nil, 1), 'x', 0, 0, 0, 1, 2, 3, 4)
