@@ -21,6 +21,7 @@ func drawPacket(t *rapid.T) (f Flow, p Packet) {
 	f.SourcePort = rapid.Uint16().Draw(t, "source port")
 	p.Header = drawHeader(t)
 	p.Payload = rapid.SliceOfN(rapid.SliceOfN(rapid.Byte(), 0, 50), 0, 4).Draw(t, "payload")
+	p.Class = rapid.Byte().Draw(t, "class")
 	return f, p
 }
 
@@ -80,7 +81,7 @@ func TestIPRoundTrip(t *testing.T) {
 		var s Sealer
 		var v Verifier
 		b := s.AppendIP(nil, &f, rapid.Uint16().Draw(t, "id"), &p)
-		want := Received{Flow: sender(f), Header: p.Header, Payload: joined(p)}
+		want := Received{Flow: sender(f), Header: p.Header, Payload: joined(p), Class: p.Class}
 		var got Received
 		// Ethernet padding after the packet does no harm.
 		if err := v.DecodeIP(append(b, make([]byte, rapid.IntRange(0, 8).Draw(t, "excess"))...), &got); err != nil {

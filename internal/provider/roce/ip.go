@@ -24,7 +24,8 @@ var (
 
 // putIP writes the IP and UDP headers of a packet with n bytes of UDP payload at
 // the beginning of b and returns their length. Both checksums are 0: so rxe
-// leaves that of UDP, and IPv4's is the caller's to fill in.
+// leaves that of UDP, and IPv4's is the caller's to fill in. So is the traffic class
+// (putClass), which the ICRC does not cover.
 func putIP(b []byte, from, to *netip.Addr, sourcePort, id uint16, n int) int {
 	be := binary.BigEndian
 	n += udpLen
@@ -50,6 +51,16 @@ func putIP(b []byte, from, to *netip.Addr, sourcePort, id uint16, n int) int {
 	return udp + udpLen
 }
 
+// putClass writes a traffic class into the IP header of a packet to local, or from it, that
+// has none.
+func putClass(b []byte, local *netip.Addr, class uint8) {
+	if local.Is4() {
+		b[1] = class
+		return
+	}
+	binary.BigEndian.PutUint16(b, 6<<12|uint16(class)<<4)
+}
+
 // ipv4Checksum returns the checksum that makes an IPv4 header right whose checksum
 // field is 0, and 0 of a header that is right.
 func ipv4Checksum(header []byte) uint16 {
@@ -71,6 +82,7 @@ func (s *Sealer) AppendIP(b []byte, flow *Flow, id uint16, p *Packet) []byte {
 	length := putIP(s.buf.ip(), &flow.Local, &flow.Remote, flow.SourcePort, id, n)
 	start := len(b)
 	b = append(b, s.buf.ip()[:length]...)
+	putClass(b[start:], &flow.Local, p.Class)
 	if flow.Local.Is4() {
 		binary.BigEndian.PutUint16(b[start+10:], ipv4Checksum(b[start:]))
 	}
@@ -106,10 +118,12 @@ func (v *Verifier) DecodeIP(b []byte, r *Received) error {
 		if ipv4Checksum(b) != 0 {
 			return ErrChecksum
 		}
+		r.Class = b[1]
 		r.Flow.Remote = netip.AddrFrom4([4]byte(b[12:16]))
 		r.Flow.Local = netip.AddrFrom4([4]byte(b[16:20]))
 	case b[0]>>4 == 6 && len(b) >= ipv6Len+udpLen:
 		udp, end, protocol = ipv6Len, ipv6Len+int(be.Uint16(b[4:])), b[6]
+		r.Class = uint8(be.Uint16(b) >> 4)
 		r.Flow.Remote = netip.AddrFrom16([16]byte(b[8:24]))
 		r.Flow.Local = netip.AddrFrom16([16]byte(b[24:40]))
 	default:

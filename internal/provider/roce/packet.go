@@ -126,6 +126,7 @@ const (
 type Packet struct {
 	Header  Header
 	Payload [][]byte
+	Class   uint8 // the traffic class
 }
 
 // PayloadLen returns the number of payload bytes, without padding.
@@ -150,4 +151,5 @@ type Received struct {
 	Flow    Flow // Local is the receiver's address, Remote the sender's
 	Header  Header
 	Payload []byte
+	Class   uint8 // the traffic class, as the network left it
 }

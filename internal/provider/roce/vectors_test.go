@@ -30,7 +30,6 @@ func flow(local, remote string, port uint16) Flow {
 type vector struct {
 	name string
 	id   uint16
-	tos  byte
 	ttl  byte // 0: 64
 	wire string
 	want Received
@@ -78,13 +77,14 @@ func vectors(t testing.TB) []vector {
 				Payload: []byte{},
 			},
 		}, {
-			name: "C WRITE Only", id: 0x1234, tos: 2, ttl: 63,
+			name: "C WRITE Only", id: 0x1234, ttl: 63,
 			wire: `45020040123440003f1115750a0000010a000002c00012b7002c00000a00ffff0000001180000101112233445566778800000a0100000004deadbeef8bf2475a`,
 			want: Received{
 				Flow: aToB,
 				Header: Header{Opcode: WriteOnly, PKey: 0xFFFF, DestQPN: 0x11, AckReq: true, PSN: 0x101,
 					VA: 0x1122334455667788, RKey: 0xA01, DMALength: 4},
 				Payload: []byte{0xDE, 0xAD, 0xBE, 0xEF},
+				Class:   ECT0,
 			},
 		}, {
 			name: "D READ Request over IPv6",
@@ -104,12 +104,13 @@ func vectors(t testing.TB) []vector {
 				Payload: []byte{},
 			},
 		}, {
-			name: "F CNP of a NIC", id: 0x718C, tos: 0xC2,
+			name: "F CNP of a NIC", id: 0x718C,
 			wire: `45c2003c718c4000401191610a0011010a001201000012b7002800008100ffff40000118 00000000000000000000000000000000 00000000 82fd002a`,
 			want: Received{
 				Flow:    flow("10.0.18.1", "10.0.17.1", 0),
 				Header:  Header{Opcode: CNP, PKey: 0xFFFF, BECN: true, DestQPN: 0x118},
 				Payload: []byte{},
+				Class:   48<<2 | ECT0,
 			},
 		}, {
 			name: "REQ",
@@ -164,8 +165,8 @@ func TestVectors(t *testing.T) {
 				ttl = 64
 			}
 			var s Sealer
-			again := s.AppendIP(nil, &f, vec.id, &Packet{Header: got.Header, Payload: [][]byte{got.Payload}})
-			remark(again, vec.tos, ttl)
+			again := s.AppendIP(nil, &f, vec.id, &Packet{Header: got.Header, Payload: [][]byte{got.Payload}, Class: got.Class})
+			remark(again, again[1], ttl)
 			if !bytes.Equal(again, wire) {
 				t.Errorf("encoded\n got %x\nwant %x", again, wire)
 			}
