@@ -111,7 +111,7 @@ func BenchmarkFloor(b *testing.B) {
 			for {
 				n, _, _ := l.incoming.receive(int(fd))
 				for i := range n {
-					b, segment := l.incoming.message(i)
+					b, segment, _ := l.incoming.message(i)
 					a.add((len(b) + segment - 1) / segment)
 				}
 				if n < receiveMessages {
@@ -191,5 +191,24 @@ func BenchmarkOpen(b *testing.B) {
 			b.Error(err)
 		}
 		b.StartTimer()
+	}
+}
+
+// BenchmarkSmall is the smallest packet, sent and received over the loopback interface by one
+// goroutine, which waits for nobody: what the calls themselves take.
+func BenchmarkSmall(b *testing.B) {
+	for _, class := range []uint8{0, 26<<2 | roce.ECT0} {
+		b.Run(fmt.Sprintf("class %#x", class), func(b *testing.B) {
+			c := open(b, "127.0.0.1")
+			flow := flowBetween(c, c, 0)
+			packets := []roce.Packet{acknowledgement(0)}
+			packets[0].Class = class
+			b.ReportAllocs()
+			for b.Loop() {
+				mustSend(b, c, flow, packets)
+				for c.listeners[0].step(receiverFunc(func([]roce.Received) {})) == 0 {
+				}
+			}
+		})
 	}
 }

@@ -162,6 +162,7 @@ func wants(tb rapid.TB, flow roce.Flow, packets []roce.Packet) []roce.Received {
 		r := roce.Received{
 			Flow:    roce.Flow{Local: flow.Remote, Remote: flow.Local, SourcePort: flow.SourcePort},
 			Payload: bytes.Join(packets[i].Payload, nil),
+			Class:   packets[i].Class,
 		}
 		// Encoded and decoded, the header lacks what its opcode does not call for.
 		b := append(packets[i].Header.Append(nil, 0), 0, 0, 0, 0)
@@ -195,6 +196,7 @@ func drawPackets(t *rapid.T) []roce.Packet {
 			FECN: rapid.Bool().Draw(t, "fecn"), DestQPN: u32.Draw(t, "qpn"), AckReq: rapid.Bool().Draw(t, "ackreq"),
 			PSN: u32.Draw(t, "psn"), VA: rapid.Uint64().Draw(t, "va"), RKey: u32.Draw(t, "rkey"), MSN: u32.Draw(t, "msn"),
 		}}
+		p.Class = rapid.SampledFrom([]uint8{0, data26, data26 | roce.CE, 0xFF}).Draw(t, "class")
 		payload := memory[:sizes.Draw(t, "size")]
 		total += len(payload)
 		for len(payload) > 0 {

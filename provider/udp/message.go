@@ -50,7 +50,8 @@ func (s *sockaddr) get() (netip.Addr, uint16) {
 }
 
 // A control is one control message, a number, with the padding that a further
-// one would need: UDP_SEGMENT with 16 bits, UDP_GRO with 32.
+// one needs: UDP_SEGMENT with 16 bits, UDP_GRO with 32, IP_TOS with 8 when it is
+// received, and 32 when it is sent, IPV6_TCLASS with 32.
 type control struct {
 	header unix.Cmsghdr
 	value  [8]byte
@@ -58,11 +59,14 @@ type control struct {
 
 const controlLen = int(unsafe.Sizeof(control{}))
 
+// controls are those of one message: how it is cut, or was joined, and its traffic class.
+type controls [2]control
+
 // outgoing is the messages of one sendmmsg, all to one peer.
 type outgoing struct {
 	messages [sendMessages]unix.Mmsghdr
 	iovecs   [sendMessages]unix.Iovec
-	controls [sendMessages]control
+	controls [sendMessages]controls
 	peer     sockaddr
 	peerLen  uint32
 	n        int // messages in use
@@ -95,13 +99,29 @@ func (o *outgoing) extend(n int) {
 // segment makes the newest message a super-packet, to be cut into datagrams of
 // size bytes, of which the last may be shorter.
 func (o *outgoing) segment(size int) {
-	c := &o.controls[o.n-1]
-	c.header.Level, c.header.Type = unix.SOL_UDP, unix.UDP_SEGMENT
-	c.header.SetLen(unix.CmsgLen(2))
-	binary.NativeEndian.PutUint16(c.value[:], uint16(size))
-	h := &o.messages[o.n-1].Hdr
-	h.Control = (*byte)(unsafe.Pointer(c))
-	h.SetControllen(controlLen)
+	binary.NativeEndian.PutUint16(o.control(unix.SOL_UDP, unix.UDP_SEGMENT, 2), uint16(size))
+}
+
+// classify gives the newest message a traffic class.
+func (o *outgoing) classify(class uint8) {
+	level, kind := int32(unix.IPPROTO_IP), int32(unix.IP_TOS)
+	if o.peerLen == unix.SizeofSockaddrInet6 {
+		level, kind = unix.IPPROTO_IPV6, unix.IPV6_TCLASS
+	}
+	binary.NativeEndian.PutUint32(o.control(level, kind, 4), uint32(class))
+}
+
+// control gives the newest message a further control message, and returns where its value of
+// size bytes goes.
+func (o *outgoing) control(level, kind int32, size int) []byte {
+	all, h := &o.controls[o.n-1], &o.messages[o.n-1].Hdr
+	used := int(h.Controllen)
+	c := &all[used/controlLen]
+	c.header.Level, c.header.Type = level, kind
+	c.header.SetLen(unix.CmsgLen(size))
+	h.Control = (*byte)(unsafe.Pointer(all))
+	h.SetControllen(used + controlLen)
+	return c.value[:]
 }
 
 // send sends the messages from first on and returns how many it sent. If it
@@ -119,7 +139,7 @@ func (o *outgoing) send(fd, first int) (int, syscall.Errno) {
 // incoming is the messages of one recvmmsg.
 type incoming struct {
 	messages [receiveMessages]unix.Mmsghdr
-	controls [receiveMessages]control
+	controls [receiveMessages]controls
 	iovecs   [receiveMessages]unix.Iovec
 	peers    [receiveMessages]sockaddr
 	// buffers become resident page by page as datagrams fill them.
@@ -153,7 +173,7 @@ func (m *incoming) receive(fd int) (n int, more bool, errno syscall.Errno) {
 	for i := range m.messages[:m.used] {
 		h := &m.messages[i].Hdr
 		h.Namelen = unix.SizeofSockaddrInet6
-		h.SetControllen(controlLen)
+		h.SetControllen(len(m.controls[i]) * controlLen)
 	}
 	m.used = 0
 	r, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd),
@@ -168,19 +188,26 @@ func (m *incoming) receive(fd int) (n int, more bool, errno syscall.Errno) {
 	return m.used, more, 0
 }
 
-// message returns the i-th message received: its bytes and the size of the datagrams
-// that the kernel joined in it, which is that of the whole if it is but one.
-func (m *incoming) message(i int) (b []byte, segment int) {
+// message returns the i-th message received: its bytes, the size of the datagrams
+// that the kernel joined in it, which is that of the whole if it is but one, and the traffic
+// class of all of them (inet_gro_receive in net/ipv4/af_inet.c, ipv6_gro_receive).
+func (m *incoming) message(i int) (b []byte, segment int, class uint8) {
 	b = m.buffers[i][:m.messages[i].Len]
-	c := &m.controls[i]
-	if int(m.messages[i].Hdr.Controllen) >= unix.CmsgLen(4) &&
-		c.header.Level == unix.SOL_UDP && c.header.Type == unix.UDP_GRO {
-		segment = int(int32(binary.NativeEndian.Uint32(c.value[:])))
+	all := &m.controls[i]
+	for j := range int(m.messages[i].Hdr.Controllen) / controlLen {
+		switch c := &all[j]; {
+		case c.header.Level == unix.SOL_UDP && c.header.Type == unix.UDP_GRO:
+			segment = int(int32(binary.NativeEndian.Uint32(c.value[:])))
+		case c.header.Level == unix.IPPROTO_IP && c.header.Type == unix.IP_TOS:
+			class = c.value[0]
+		case c.header.Level == unix.IPPROTO_IPV6 && c.header.Type == unix.IPV6_TCLASS:
+			class = uint8(binary.NativeEndian.Uint32(c.value[:]))
+		}
 	}
 	if segment <= 0 {
 		segment = len(b)
 	}
-	return b, segment
+	return b, segment, class
 }
 
 // drops counts the messages that a socket has dropped for want of room, 0 if the

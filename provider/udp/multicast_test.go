@@ -37,14 +37,14 @@ func TestMulticast(t *testing.T) {
 			flow := roce.Flow{Local: from.Addresses()[i], Remote: group}
 			flow.SourcePort = from.SourcePort(flow.Local, 17)
 			send := func(payload string) {
-				p := roce.Packet{Header: roce.Header{Opcode: roce.UDSendOnly, PKey: roce.DefaultPKey, DestQPN: 0xFFFFFF}, Payload: [][]byte{[]byte(payload)}}
+				p := roce.Packet{Header: roce.Header{Opcode: roce.UDSendOnly, PKey: roce.DefaultPKey, DestQPN: 0xFFFFFF}, Payload: [][]byte{[]byte(payload)}, Class: data26}
 				mustSend(t, from, flow, []roce.Packet{p, p})
 			}
 			send("once")
 			for _, c := range arrived {
 				for _, p := range c.take(t, 2) {
-					if p.Flow.Local != group || p.Flow.Remote != flow.Local || string(p.Payload) != "once" {
-						t.Errorf("%v: %q", p.Flow, p.Payload)
+					if p.Flow.Local != group || p.Flow.Remote != flow.Local || string(p.Payload) != "once" || p.Class != data26 {
+						t.Errorf("%v: %q of class %#x", p.Flow, p.Payload, p.Class)
 					}
 				}
 			}

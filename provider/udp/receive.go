@@ -80,6 +80,9 @@ func newListener(local netip.Addr, device string, fd int, cfg *Config, n *counte
 	if l.granted, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF); err != nil {
 		return nil, errors.Join(os.NewSyscallError("getsockopt SO_RCVBUF", err), l.file.Close())
 	}
+	if err := hearClass(fd, local); err != nil {
+		return nil, errors.Join(err, l.file.Close())
+	}
 	if l.raw, err = l.file.SyscallConn(); err != nil {
 		return nil, errors.Join(err, l.file.Close())
 	}
@@ -197,7 +200,7 @@ func readable(fd int) bool {
 
 // take appends the packets of the i-th message to the batch.
 func (l *listener) take(i int) {
-	b, segment := l.incoming.message(i)
+	b, segment, class := l.incoming.message(i)
 	l.flow.Remote, l.flow.SourcePort = l.incoming.peers[i].get()
 	l.verifier.setPeer(l.flow.Remote)
 	if len(b) > segment {
@@ -205,7 +208,7 @@ func (l *listener) take(i int) {
 	}
 	for index := uint16(0); ; index++ {
 		n := min(segment, len(b))
-		l.takePacket(b[:n:n], index)
+		l.takePacket(b[:n:n], index, class)
 		if b = b[n:]; len(b) == 0 {
 			return
 		}
@@ -214,7 +217,7 @@ func (l *listener) take(i int) {
 
 // takePacket appends a packet, of which index is the place in the super-packet,
 // to the batch, if it is intact.
-func (l *listener) takePacket(b []byte, index uint16) {
+func (l *listener) takePacket(b []byte, index uint16, class uint8) {
 	if len(l.batch) == cap(l.batch) {
 		l.deliver()
 	}
@@ -228,7 +231,7 @@ func (l *listener) takePacket(b []byte, index uint16) {
 		l.counters.icrcErrors.Add(1)
 		return
 	}
-	p.Flow, p.Payload = l.flow, payload
+	p.Flow, p.Payload, p.Class = l.flow, payload, class
 	l.batch = l.batch[:len(l.batch)+1]
 }
 

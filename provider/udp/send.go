@@ -140,18 +140,19 @@ func (s *sender) close() error { return os.NewSyscallError("close", unix.Close(s
 
 // A superPacket describes one message: a packet, or several that the kernel takes
 // as one and cuts apart. All have the size of the first, but the last may be
-// shorter.
+// shorter, and its traffic class.
 type superPacket struct {
 	packets int
 	bytes   int
-	segment int  // bytes of the first packet
-	full    bool // a shorter packet has been added
-	cut     bool // the kernel is asked to cut it apart, if need be
+	segment int   // bytes of the first packet
+	class   uint8 // the traffic class
+	full    bool  // a shorter packet has been added
+	cut     bool  // the kernel is asked to cut it apart, if need be
 }
 
-// fits reports whether a packet of size bytes may follow.
-func (s *superPacket) fits(size int) bool {
-	return !s.full && size <= s.segment && s.bytes+size <= maxUDPPayload && s.packets < maxSegments
+// fits reports whether a packet of size bytes and a traffic class may follow.
+func (s *superPacket) fits(size int, class uint8) bool {
+	return !s.full && size <= s.segment && class == s.class && s.bytes+size <= maxUDPPayload && s.packets < maxSegments
 }
 
 func (s *superPacket) add(size int) {
@@ -267,13 +268,16 @@ func (b *sending) fill(flow *roce.Flow, packets []roce.Packet, plain bool) int {
 		if len(buf)+size > len(b.buf) {
 			return i
 		}
-		if plain || !m.fits(size) {
+		if plain || !m.fits(size, p.Class) {
 			if b.outgoing.n == sendMessages {
 				return i
 			}
 			m = &b.messages[b.outgoing.n]
-			*m = superPacket{segment: size}
+			*m = superPacket{segment: size, class: p.Class}
 			b.outgoing.open(b.buf[len(buf):])
+			if m.class != 0 {
+				b.outgoing.classify(m.class)
+			}
 		}
 		id := uint16(m.packets)
 		m.add(size)

@@ -3,6 +3,7 @@ package udp
 import (
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -22,6 +23,12 @@ func TestSuperPackets(t *testing.T) {
 		return packets
 	}
 	many := make([]int, 100)
+	classified := func(class uint8, packets []roce.Packet) []roce.Packet {
+		for i := range packets {
+			packets[i].Class = class
+		}
+		return packets
+	}
 	for _, c := range []struct {
 		name    string
 		packets []roce.Packet
@@ -34,6 +41,8 @@ func TestSuperPackets(t *testing.T) {
 		{"a longer one begins anew", sends(4, 8, 8), []int{1, 2}},
 		{"padding evens lengths out", sends(5, 8, 6), []int{3}},
 		{"no more than UDP_MAX_SEGMENTS", sends(many...), []int{64, 36}},
+		{"one class", classified(data26, sends(8, 8, 8)), []int{3}},
+		{"another class begins anew", slices.Concat(sends(8, 8), classified(data26, sends(8, 8, 8)), sends(8)), []int{2, 3, 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := new(sending)
@@ -44,6 +53,16 @@ func TestSuperPackets(t *testing.T) {
 			var got []int
 			for i := range b.outgoing.n {
 				got = append(got, b.messages[i].packets)
+				// A message has the control messages that it needs and no other.
+				var want uint64
+				for _, needed := range []bool{b.messages[i].cut, b.messages[i].class != 0} {
+					if needed {
+						want += uint64(unix.CmsgSpace(4))
+					}
+				}
+				if got := b.outgoing.messages[i].Hdr.Controllen; got != want {
+					t.Errorf("message %d has %d bytes of control messages, want %d", i, got, want)
+				}
 			}
 			if d := cmp.Diff(c.want, got); d != "" {
 				t.Errorf("packets per message, want (-), got (+):\n%s", d)

@@ -71,6 +71,9 @@ func TestWire(t *testing.T) {
 	fd := sniff(t, ends[1])
 	memory := random(64 << 10)
 	packets := append(writes(memory, 64<<10), acknowledgement(99))
+	for i := range packets[2:] {
+		packets[2+i].Class = data26
+	}
 	wantID := []uint16{0, 1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14} // First and Middle; the rest
 	for i, name := range []string{"IPv4", "IPv6"} {
 		t.Run(name, func(t *testing.T) {
