@@ -1,9 +1,10 @@
 package frame
 
-import "encoding/binary"
+import (
+	"encoding/binary"
 
-// rocePort is the UDP destination port of RoCEv2 (roce.md 1).
-const rocePort = 4791
+	"github.com/ndklab/ndklab/internal/provider/roce"
+)
 
 // Layers holds the offsets of the parts of a frame. They are the same in each of the wire
 // packets that a frame stands for.
@@ -32,7 +33,7 @@ func (f *Frame) Layers() Layers {
 	}
 	switch rest := p[at.Payload:]; {
 	case proto == protoUDP && len(rest) >= udpLen:
-		at.RoCE = binary.BigEndian.Uint16(rest[2:]) == rocePort
+		at.RoCE = binary.BigEndian.Uint16(rest[2:]) == roce.Port
 		at.l4 = at.Payload
 		at.Payload += udpLen
 	case proto == protoTCP && len(rest) >= 20:
@@ -56,23 +57,15 @@ func trafficClass(packet []byte, ipv6 bool) byte {
 	return packet[ethernetLen+1]
 }
 
-// Mark writes Congestion Experienced (RFC 3168) into the IP header of a packet
-// that begins with its Ethernet header, and brings the IPv4 header checksum up
-// to date (RFC 1624). A packet that is not IP is left alone.
+// Mark writes Congestion Experienced into the IP header of a packet that begins with its Ethernet
+// header. A packet that is not IP is left alone.
 func Mark(packet []byte) {
-	const ip = ethernetLen
-	if len(packet) < ip+20 {
+	if len(packet) < ethernetLen {
 		return
 	}
-	switch binary.BigEndian.Uint16(packet[ip-2:]) {
-	case etherIPv4:
-		before := binary.BigEndian.Uint16(packet[ip:])
-		packet[ip+1] |= 3
-		after := binary.BigEndian.Uint16(packet[ip:])
-		check := ^binary.BigEndian.Uint16(packet[ip+10:])
-		binary.BigEndian.PutUint16(packet[ip+10:], ^fold(uint64(check)+uint64(^before)+uint64(after)))
-	case etherIPv6:
-		packet[ip+1] |= 3 << 4
+	switch binary.BigEndian.Uint16(packet[ethernetLen-2:]) {
+	case etherIPv4, etherIPv6:
+		roce.Mark(packet[ethernetLen:])
 	}
 }
 

@@ -17,6 +17,11 @@ func TestClass(t *testing.T) {
 			if err := new(Verifier).DecodeIP(b, &r); err != nil || r.Class != uint8(class) {
 				t.Fatalf("%v: class %#x arrives as %#x, %v", flows[i].Local, class, r.Class, err)
 			}
+			marked := bytes.Clone(b)
+			Mark(marked)
+			if err := new(Verifier).DecodeIP(marked, &r); err != nil || r.Class != uint8(class)|CE {
+				t.Fatalf("%v: class %#x, marked, arrives as %#x, %v", flows[i].Local, class, r.Class, err)
+			}
 			if i == 0 {
 				b[1], b[10], b[11] = plain[1], plain[10], plain[11]
 			} else {

@@ -51,16 +51,6 @@ func putIP(b []byte, from, to *netip.Addr, sourcePort, id uint16, n int) int {
 	return udp + udpLen
 }
 
-// putClass writes a traffic class into the IP header of a packet to local, or from it, that
-// has none.
-func putClass(b []byte, local *netip.Addr, class uint8) {
-	if local.Is4() {
-		b[1] = class
-		return
-	}
-	binary.BigEndian.PutUint16(b, 6<<12|uint16(class)<<4)
-}
-
 // ipv4Checksum returns the checksum that makes an IPv4 header right whose checksum
 // field is 0, and 0 of a header that is right.
 func ipv4Checksum(header []byte) uint16 {
@@ -82,7 +72,7 @@ func (s *Sealer) AppendIP(b []byte, flow *Flow, id uint16, p *Packet) []byte {
 	length := putIP(s.buf.ip(), &flow.Local, &flow.Remote, flow.SourcePort, id, n)
 	start := len(b)
 	b = append(b, s.buf.ip()[:length]...)
-	putClass(b[start:], &flow.Local, p.Class)
+	putClass(b[start:], p.Class)
 	if flow.Local.Is4() {
 		binary.BigEndian.PutUint16(b[start+10:], ipv4Checksum(b[start:]))
 	}
@@ -106,6 +96,7 @@ func (v *Verifier) DecodeIP(b []byte, r *Received) error {
 	if len(b) < ipv4Len+udpLen {
 		return ErrNotRoCE
 	}
+	r.Class = ClassOf(b)
 	be := binary.BigEndian
 	var udp, end int
 	var protocol byte
@@ -118,12 +109,10 @@ func (v *Verifier) DecodeIP(b []byte, r *Received) error {
 		if ipv4Checksum(b) != 0 {
 			return ErrChecksum
 		}
-		r.Class = b[1]
 		r.Flow.Remote = netip.AddrFrom4([4]byte(b[12:16]))
 		r.Flow.Local = netip.AddrFrom4([4]byte(b[16:20]))
 	case b[0]>>4 == 6 && len(b) >= ipv6Len+udpLen:
 		udp, end, protocol = ipv6Len, ipv6Len+int(be.Uint16(b[4:])), b[6]
-		r.Class = uint8(be.Uint16(b) >> 4)
 		r.Flow.Remote = netip.AddrFrom16([16]byte(b[8:24]))
 		r.Flow.Local = netip.AddrFrom16([16]byte(b[24:40]))
 	default:
