@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -235,3 +236,44 @@ func TestAttach(t *testing.T) {
 		}
 	})
 }
+
+// A marking is a path that marks what may be marked, as a network does that met congestion.
+type marking struct{}
+
+func (marking) Carry(_ time.Duration, _, _ netip.Addr, packet []byte) []time.Duration {
+	if roce.IsECT(roce.ClassOf(packet)) {
+		roce.Mark(packet)
+	}
+	return []time.Duration{0}
+}
+
+// Traffic classes are in the bytes that a path sees, and arrive as it leaves them.
+func TestClasses(t *testing.T) {
+	const dscp = 26 << 2
+	c := clock.NewVirtual()
+	network := sim.NewNetwork(c, marking{})
+	for _, ends := range [][2]netip.Addr{{here, there}, {netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fd00::2")}} {
+		from, to := network.Attach(1500, ends[0]), network.Attach(1500, ends[1])
+		var got []uint8
+		to.Listen(receiverFunc(func(packets []roce.Received) {
+			for i := range packets {
+				got = append(got, packets[i].Class)
+			}
+		}))
+		var packets []roce.Packet
+		for _, class := range []uint8{0, dscp, dscp | roce.ECT0, dscp | roce.ECT1, roce.CE} {
+			packets = append(packets, roce.Packet{Header: roce.Header{Opcode: roce.SendOnly}, Class: class})
+		}
+		if err := from.Send(roce.Flow{Local: ends[0], Remote: ends[1], SourcePort: 0xC001}, packets); err != nil {
+			t.Fatal(err)
+		}
+		c.Run(time.Second)
+		if want := []uint8{0, dscp, dscp | roce.CE, dscp | roce.CE, roce.CE}; !slices.Equal(got, want) {
+			t.Errorf("from %v: classes %#x arrived, want %#x", ends[0], got, want)
+		}
+	}
+}
+
+type receiverFunc func(packets []roce.Received)
+
+func (f receiverFunc) Receive(packets []roce.Received) { f(packets) }
