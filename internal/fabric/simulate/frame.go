@@ -32,6 +32,7 @@ type frame struct {
 	next    *frame // in a list of frames
 	hop     int32  // index in way.wires, of the next
 	copied  bool   // the payload is a copy
+	class   uint8  // the traffic class, as long as whole is nil
 }
 
 // ip is the length of the IP and UDP headers.
@@ -61,10 +62,27 @@ func (f *frame) identity() impair.Identity {
 	return id
 }
 
+// mayBeMarked reports whether the packet says that it may be marked.
+func (f *frame) mayBeMarked() bool {
+	if f.whole != nil {
+		return roce.IsECT(roce.ClassOf(f.whole[ethernetLen:]))
+	}
+	return roce.IsECT(f.class)
+}
+
+// mark has the packet bear Congestion Experienced.
+func (f *frame) mark() {
+	if f.whole != nil {
+		roce.Mark(f.whole[ethernetLen:])
+		return
+	}
+	f.class |= roce.CE
+}
+
 // flip flips bits of the packet, which from now on is bytes.
 func (f *frame) flip(sealer *roce.Sealer, bits *impair.Flip) {
 	if f.whole == nil {
-		packet := roce.Packet{Header: f.header, Payload: [][]byte{f.payload}}
+		packet := roce.Packet{Header: f.header, Payload: [][]byte{f.payload}, Class: f.class}
 		f.whole = sealer.AppendIP(make([]byte, ethernetLen, ethernetLen+f.size()), &f.way.flow, 0, &packet)
 	}
 	bits.Apply(f.whole)
@@ -141,7 +159,7 @@ func (s *frames) put(f *frame) {
 // copy is a second frame of the same packet.
 func (s *frames) copy(f *frame) *frame {
 	c := s.get([][]byte{f.payload}, !f.copied)
-	c.header, c.way, c.hop = f.header, f.way, f.hop
+	c.header, c.way, c.hop, c.class = f.header, f.way, f.hop, f.class
 	c.whole = slices.Clone(f.whole)
 	return c
 }

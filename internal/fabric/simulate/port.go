@@ -55,7 +55,7 @@ func (p *port) Send(flow roce.Flow, packets []roce.Packet) error {
 	for i := range packets {
 		payload := packets[i].Payload
 		f := p.network.frames.get(payload, len(payload) == 1 && p.network.payloads.Constant(payload[0]))
-		f.header, f.way = packets[i].Header, way
+		f.header, f.way, f.class = packets[i].Header, way, packets[i].Class
 		if f.size() > way.mtu {
 			p.tooBig++
 			p.network.frames.put(f)
@@ -102,7 +102,7 @@ func (p *port) deliver() {
 		var r roce.Received
 		if f.whole == nil {
 			flow := &f.way.flow
-			r = roce.Received{Flow: roce.Flow{Local: flow.Remote, Remote: flow.Local, SourcePort: flow.SourcePort}, Header: f.header, Payload: f.payload}
+			r = roce.Received{Flow: roce.Flow{Local: flow.Remote, Remote: flow.Local, SourcePort: flow.SourcePort}, Header: f.header, Payload: f.payload, Class: f.class}
 		} else if !p.decode(f, &r) {
 			continue
 		}

@@ -29,13 +29,13 @@ func (d *decoder) Receive(packets []roce.Received) {
 	for i := range packets {
 		p := &packets[i]
 		sent := roce.Flow{Local: p.Flow.Remote, Remote: p.Flow.Local, SourcePort: p.Flow.SourcePort}
-		b := d.sealer.AppendIP(nil, &sent, 0, &roce.Packet{Header: p.Header, Payload: [][]byte{p.Payload}})
+		b := d.sealer.AppendIP(nil, &sent, 0, &roce.Packet{Header: p.Header, Payload: [][]byte{p.Payload}, Class: p.Class})
 		var got roce.Received
 		if err := d.verifier.DecodeIP(b, &got); err != nil {
 			d.t.Fatal(err)
 		}
-		if got.Flow != p.Flow || string(got.Payload) != string(p.Payload) {
-			d.t.Fatalf("another flow or payload: %+v, not %+v", p.Flow, got.Flow)
+		if got.Flow != p.Flow || got.Class != p.Class || string(got.Payload) != string(p.Payload) {
+			d.t.Fatalf("another flow, class or payload: %+v, not %+v", p.Flow, got.Flow)
 		}
 		if diff := cmp.Diff(got.Header, p.Header); diff != "" {
 			d.t.Fatalf("header (-decoded +handed over):\n%s", diff)

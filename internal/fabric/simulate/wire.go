@@ -58,7 +58,7 @@ func (w *wire) enter(f *frame) {
 		w.network.frames.put(f)
 		return
 	}
-	p := impair.Packet{Frame: bytes, Payload: ethernetLen + f.ip()}
+	p := impair.Packet{Frame: bytes, Payload: ethernetLen + f.ip(), ECT: f.mayBeMarked()}
 	if w.model.Identifies() {
 		w.network.identity = f.identity()
 		p.RoCE = &w.network.identity
@@ -68,6 +68,9 @@ func (w *wire) enter(f *frame) {
 	if v.Fate != impair.Passes {
 		w.network.frames.put(f)
 		return
+	}
+	if v.Mark {
+		f.mark()
 	}
 	if v.Flip.Any() {
 		f.flip(&w.network.sealer, &v.Flip)
