@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -259,6 +260,78 @@ func TestMarkedPackets(t *testing.T) {
 	frame.Mark(want[1])
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("single packets (-want +got):\n%s", diff)
+	}
+}
+
+// sealedSuperPacket is a super-packet of n RoCEv2 packets, as a carrier on sockets sends them with a
+// traffic class.
+func sealedSuperPacket(n int, flow roce.Flow, class uint8) []byte {
+	var sealer roce.Sealer
+	var b []byte
+	payload := 0
+	for i := range n {
+		p := roce.Packet{Header: roce.Header{Opcode: roce.SendMiddle, PSN: uint32(i)}, Payload: [][]byte{make([]byte, 100)}, Class: class}
+		whole := sealer.AppendIP(nil, &flow, uint16(i), &p) // segments have counted identifications
+		l4 := 40
+		if flow.Local.Is4() {
+			l4 = 20
+		}
+		if i == 0 {
+			b = append(make([]byte, frame.HeaderLen+14), whole[:l4+8]...)
+			payload = len(whole) - l4 - 8
+			b[0], b[1] = 1, 5 // checksum needed, UDP
+			binary.NativeEndian.PutUint16(b[4:], uint16(payload))
+			binary.NativeEndian.PutUint16(b[6:], uint16(14+l4))
+			binary.NativeEndian.PutUint16(b[8:], 6)
+			binary.BigEndian.PutUint16(b[frame.HeaderLen+12:], map[int]uint16{20: 0x0800, 40: 0x86DD}[l4])
+		}
+		b = append(b, whole[l4+8:]...)
+	}
+	return b
+}
+
+// Packets of RoCEv2 that are marked in a super-packet leave it, together or one alone, and arrive with
+// their class, their header checksum and ICRC right, and in order.
+func TestMarkedRoCE(t *testing.T) {
+	for _, flow := range []roce.Flow{
+		{Local: netip.MustParseAddr("10.0.0.1"), Remote: netip.MustParseAddr("10.0.0.2"), SourcePort: 0xC000},
+		{Local: netip.MustParseAddr("fd00::1"), Remote: netip.MustParseAddr("fd00::2"), SourcePort: 0xC000},
+	} {
+		checkMarks(t, flow, 5)
+		checkMarks(t, flow, 14)
+	}
+}
+
+// checkMarks has a super-packet of 15 cross a link that marks those that find so many waiting.
+func checkMarks(t *testing.T, flow roce.Flow, waiting uint32) {
+	t.Helper()
+	const n, dscp = 15, 26 << 2
+	raw := sealedSuperPacket(n, flow, dscp|roce.ECT0)
+	wire := uint64(impair.WireBytes(len(packets(t, raw)[0])))
+	most := uint64(waiting) * wire
+	// 10 packets a second.
+	b := newBench(t, topology.Impairment{Rate: 8 * 10 * wire, ECN: topology.ECN{Min: most - 1, Max: most}})
+	var verifier roce.Verifier
+	var psn []byte
+	for _, p := range b.pass(t, raw) {
+		var r roce.Received
+		if err := verifier.DecodeIP(p[14:], &r); err != nil {
+			t.Fatalf("%v: packet %d: %v", flow.Local, len(psn), err)
+		}
+		want := uint8(dscp | roce.ECT0)
+		if r.Header.PSN >= waiting {
+			want = dscp | roce.CE
+		}
+		if r.Class != want {
+			t.Errorf("%v: packet %d arrives with class %#x, want %#x", flow.Local, r.Header.PSN, r.Class, want)
+		}
+		psn = append(psn, byte(r.Header.PSN))
+	}
+	if !slices.Equal(psn, numbers(0, n)) {
+		t.Errorf("%v: packets %v arrive", flow.Local, psn)
+	}
+	if m := b.k.lines[0].measure(false); m.Marked != uint64(n-waiting) {
+		t.Errorf("%v: measured %+v, want %d marked", flow.Local, m, n-waiting)
 	}
 }
 
