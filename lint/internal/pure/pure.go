@@ -23,7 +23,7 @@ import (
 // core are the packages that must be pure, by their path in the module.
 var core = []string{
 	"internal/provider/roce", "internal/provider/roce/mad", "internal/provider/rc", "internal/provider/uc",
-	"internal/provider/ud", "internal/provider/pace", "internal/provider/cm",
+	"internal/provider/ud", "internal/provider/pace", "internal/provider/congestion", "internal/provider/cm",
 	"internal/fabric/core", "internal/fabric/event", "internal/fabric/impair", "internal/fabric/linkstats", "internal/fabric/linkreport",
 	"internal/fabric/report/graph", "internal/fabric/report/words", "internal/fabric/figures",
 	"internal/node/verbs/rdmacm", "internal/node/verbs/sysclass", "internal/node/verbs/ldcache",

@@ -1,0 +1,124 @@
+// Package congestion is the congestion control of an adapter: how fast a queue pair may send
+// (the reaction point), and when a receiver says that the network marked its packets (the
+// notification point), as docs/spec/congestion.md and roce.md 14 define them.
+//
+// It is pure: what was sent, what was heard and the present time go in; a rate and the next
+// deadline come out. It makes no packets and knows no queue pair: package rc asks it before
+// each packet, package transport sends what a Notifier calls for.
+//
+// Start reading at Control; dcqcn.go has the parameters of the algorithm of RoCE adapters and
+// reaction.go its states, pacer.go spaces packets by a rate, and notifier.go decides about CNPs.
+package congestion
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+)
+
+// A Control decides how fast one queue pair sends. Times are those of one clock and never go
+// back. Calls must not overlap.
+type Control interface {
+	// Sent takes note of a packet that was sent, with so many bytes on the wire.
+	Sent(now time.Duration, bytes int)
+	// Notified takes note of a CNP.
+	Notified(now time.Duration)
+	// Rate returns the rate at which packets may be sent, in bits per second on the wire; 0: any.
+	Rate(now time.Duration) float64
+	// Deadline returns when Rate changes next unless something else happens; false if never.
+	Deadline() (time.Duration, bool)
+}
+
+// An Algorithm names a Control.
+type Algorithm uint8
+
+// The algorithms.
+const (
+	// Window has no Control: package rc's own window bounds what is in flight.
+	Window Algorithm = iota
+	// None sends at the rate of the line, as an adapter without congestion control does.
+	None
+	// WithDCQCN is DCQCN (SIGCOMM'15), with the parameters of ConnectX adapters.
+	WithDCQCN
+)
+
+var algorithmNames = [...]string{Window: "window", None: "none", WithDCQCN: "dcqcn"}
+
+// Algorithms returns the names of all algorithms, in their order.
+func Algorithms() []string { return algorithmNames[:] }
+
+// String returns the name as topologies write it.
+func (a Algorithm) String() string {
+	if int(a) < len(algorithmNames) {
+		return algorithmNames[a]
+	}
+	return fmt.Sprintf("algorithm %d", uint8(a))
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (a *Algorithm) UnmarshalText(text []byte) error {
+	for i, name := range algorithmNames {
+		if name == string(text) {
+			*a = Algorithm(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("congestion: no algorithm %q", text)
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (a Algorithm) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// A Config has the congestion control of an adapter. The zero value has none but the window.
+type Config struct {
+	Algorithm Algorithm
+	DCQCN     DCQCN // of WithDCQCN
+	DSCP      uint8 // of packets with data, 0 to 63
+	CNP       CNP
+	// LineRates has the rates of the lines at local addresses, in bits per second; 0: unknown.
+	LineRates map[netip.Addr]uint64
+	// Burst is the number of bytes on the wire that a queue pair which is late may catch up with
+	// at once. 0: a packet leaves when it is due, and what is late stays late.
+	Burst int
+}
+
+// Validate returns an error that names the first parameter that makes no sense, and its range.
+func (c *Config) Validate() error {
+	switch {
+	case int(c.Algorithm) >= len(algorithmNames):
+		return fmt.Errorf("congestion: %v is unknown, want one of %v", c.Algorithm, Algorithms())
+	case c.DSCP > 63:
+		return fmt.Errorf("congestion: dscp is %d, want 0 to 63", c.DSCP)
+	case c.Burst < 0:
+		return fmt.Errorf("congestion: burst is %d bytes, want 0 or more", c.Burst)
+	}
+	if c.Algorithm == WithDCQCN {
+		if err := c.DCQCN.Validate(); err != nil {
+			return err
+		}
+	}
+	return c.CNP.Validate()
+}
+
+// HearsMarks reports whether packets with data are to be ECN-capable.
+func (c *Config) HearsMarks() bool { return c.Algorithm == WithDCQCN }
+
+// New returns the Control of a queue pair on a line of so many bits per second; nil where the
+// window alone decides.
+func (c *Config) New(lineRate float64) Control {
+	switch c.Algorithm {
+	case WithDCQCN:
+		return NewDCQCN(&c.DCQCN, lineRate)
+	case None:
+		return unlimited{}
+	}
+	return nil
+}
+
+// unlimited is the Control of None.
+type unlimited struct{}
+
+func (unlimited) Sent(time.Duration, int)         {}
+func (unlimited) Notified(time.Duration)          {}
+func (unlimited) Rate(time.Duration) float64      { return 0 }
+func (unlimited) Deadline() (time.Duration, bool) { return 0, false }

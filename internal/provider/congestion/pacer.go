@@ -1,0 +1,92 @@
+package congestion
+
+import (
+	"cmp"
+	"math"
+	"time"
+)
+
+// A Pacer spaces the packets of a queue pair by the rate of its Control: between the beginnings of
+// two, the first takes as long as it would on a wire of that rate.
+//
+// A change of the rate also shortens or lengthens the wait that is under way. At the rate of the line nothing
+// is spaced: the line does that.
+type Pacer struct {
+	Control
+	// Unbounded says that nothing else bounds what is in flight, neither the path nor the peer's receive buffer.
+	Unbounded bool
+
+	line     float64 // rate from which nothing is spaced, in bits per second; 0: none
+	burst    int     // bytes; see Config.Burst
+	overhead int     // bytes that a packet has on the wire beside what Sent is told
+
+	at    time.Duration // when the last packet was due, or sent if it was later than may be caught up with
+	rest  float64       // of a nanosecond, which at lacks
+	bytes int           // of that packet, on the wire
+}
+
+// NewPacer returns a Pacer that has sent nothing, of a queue pair on a line of so many bits per second, 0 if it is unknown. A
+// packet has overhead bytes on the wire beside those that Sent is told.
+func NewPacer(c Control, line float64, burst, overhead int) *Pacer {
+	return &Pacer{Control: c, line: cmp.Or(line, unknownLineRate), burst: burst, overhead: overhead}
+}
+
+// due returns when the next packet may be sent, as an instant and what it lacks of a nanosecond.
+func (p *Pacer) due(now time.Duration) (at time.Duration, rest float64) {
+	if p.bytes == 0 {
+		return now, 0
+	}
+	whole, rest := math.Modf(p.rest + nanoseconds(p.bytes, p.rate(now)))
+	return p.at + time.Duration(whole), rest
+}
+
+// Next returns when the next packet may be sent, as far as is known now. It may be past.
+func (p *Pacer) Next(now time.Duration) time.Duration {
+	at, rest := p.due(now)
+	if rest > 0 {
+		at++
+	}
+	return at
+}
+
+// Deadline returns when to look again whether a packet may be sent, which may not now: when it
+// may, or when the rate changes.
+func (p *Pacer) Deadline(now time.Duration) time.Duration {
+	next := p.Next(now)
+	if change, ok := p.Control.Deadline(); ok && now < change && change < next {
+		return change
+	}
+	return next
+}
+
+// Sent takes note of a packet that is sent now.
+func (p *Pacer) Sent(now time.Duration, bytes int) {
+	bytes += p.overhead
+	p.at, p.rest = p.due(now)
+	// A packet that was due within the nanosecond before is not late.
+	earliest := now - time.Duration(nanoseconds(p.burst, p.rate(now)))
+	switch {
+	case p.at > now: // nobody held it back
+		p.at, p.rest = now, 0
+	case p.at < earliest-1 || p.at == earliest-1 && p.rest == 0:
+		p.at, p.rest = earliest, 0
+	}
+	p.bytes = bytes
+	p.Control.Sent(now, bytes)
+}
+
+// rate returns the rate at which packets are spaced, in bits per second; 0: they are not.
+func (p *Pacer) rate(now time.Duration) float64 {
+	if rate := p.Control.Rate(now); rate < p.line {
+		return rate
+	}
+	return 0
+}
+
+// nanoseconds returns the time that bytes take at a rate in bits per second; 0 at any rate.
+func nanoseconds(bytes int, rate float64) float64 {
+	if rate == 0 {
+		return 0
+	}
+	return float64(bytes) * 8 * float64(time.Second) / rate
+}
