@@ -39,12 +39,15 @@ const MaxMessage = 1 << 31
 type QP struct {
 	config     Config
 	connection Connection
+	paceDue    time.Duration // when Next is to look again whether the Pacer lets a packet go; 0: it does
 	counters   Counters
 	state      State
 	held       bool // see HoldAcknowledgement
 	draining   bool // see Modification
 	refusal    Status
 	turn       int8 // see Next
+	lineBusy   bool // see HoldData
+	heldBack   bool // Next has held a packet back: see pacing.go
 
 	requester requester
 	responder responder
@@ -155,6 +158,7 @@ const burst = 16
 func (q *QP) Next(now time.Duration, p *roce.Packet) bool {
 	p.Payload = p.Payload[:0]
 	sent := false
+	q.beginPacing(now)
 	switch {
 	case q.state == Init:
 	case q.state == Error:
@@ -177,6 +181,7 @@ func (q *QP) Next(now time.Duration, p *roce.Packet) bool {
 	q.counters.Sent++
 	p.Header.PKey = roce.DefaultPKey
 	p.Header.DestQPN = q.connection.RemoteQPN
+	q.noteSent(now, p)
 	return true
 }
 
@@ -194,11 +199,16 @@ func (q *QP) AcknowledgementPending() bool {
 
 // Deadline returns when HandleTimeout is to be called; false if there is no need.
 func (q *QP) Deadline() (time.Duration, bool) {
-	r := &q.requester
-	if q.state != Ready || !r.queue.isOutstanding() {
+	if q.state != Ready {
 		return 0, false
 	}
-	return r.timers.deadline(&q.connection, r.queue.next > r.queue.una)
+	at, ok := q.paceDeadline()
+	if r := &q.requester; r.queue.isOutstanding() {
+		if timeout, set := r.timers.deadline(&q.connection, r.queue.next > r.queue.una); set && (!ok || timeout < at) {
+			at, ok = timeout, true
+		}
+	}
+	return at, ok
 }
 
 // HandleTimeout does what Deadline announced, if it has passed. Packets

@@ -18,7 +18,7 @@
 // (what happens when the timer runs out) and, while something is missing, a
 // scoreboard, from which rack.go tells what is lost. localop.go says how local
 // operations fit in between packets, and early.go how two of our own adapters keep
-// what arrives early.
+// what arrives early. pacing.go has what congestion control and a busy line hold back.
 //
 // With a peer of another make either half goes back N. Its responder could keep
 // early packets too without the peer noticing (roce.md 14.5), but would gain
@@ -26,7 +26,11 @@
 // on again, whether it was lost or only late.
 package rc
 
-import "time"
+import (
+	"time"
+
+	"github.com/ndklab/ndklab/internal/provider/congestion"
+)
 
 // An Op is the kind of a request or completion.
 type Op uint8
@@ -234,6 +238,9 @@ type Connection struct {
 	// since the responses to READs fill our own. A packet counts as its payload
 	// and PacketOverhead bytes.
 	Credit int
+	// Pacer says when packets may be sent that have data or ask for it; nil: at any time. If it is Unbounded, Credit
+	// bounds nothing.
+	Pacer *congestion.Pacer
 }
 
 // PacketOverhead counts for a packet in flight beside its payload, in bytes:

@@ -242,6 +242,9 @@ func (r *responder) onlyAcknowledges() bool {
 func (r *responder) nextPacket(p *roce.Packet) bool {
 	p.Payload = p.Payload[:0]
 	for d := r.replies.nextRead(); d != nil; d = r.replies.nextRead() {
+		if r.q.state == Ready && r.q.holdsBack() {
+			return false
+		}
 		if r.makeResponse(d, p) {
 			return true
 		}

@@ -61,7 +61,7 @@ func (r *requester) nextPacket(now time.Duration, p *roce.Packet) bool {
 			r.timers.recheckAt = b.detectLoss(now, r.timers.roundTrip.srtt)
 		}
 		if b.lost > 0 {
-			return r.resend(now, p)
+			return !r.q.holdsBack() && r.resend(now, p)
 		}
 	}
 	return r.sendNext(now, p)
@@ -86,7 +86,7 @@ func (r *requester) sendNext(now time.Duration, p *roce.Packet) bool {
 		r.checkOldest()
 		return false
 	}
-	if q.isFenced(w) {
+	if q.isFenced(w) || r.q.holdsBack() {
 		return false
 	}
 	end, answered := q.next+1, w.op.isAnswered()
@@ -121,7 +121,8 @@ func (r *requester) sendNext(now time.Duration, p *roce.Packet) bool {
 		return false
 	}
 	ask := answered || end == w.end || r.queue.sinceAckReq+1 >= ackReqInterval ||
-		r.window.inFlight+2*cost > limit // no other will fit
+		r.window.inFlight+2*cost > limit || // no other will fit
+		r.q.connection.Pacer != nil && r.window.lastTimed(now) >= r.timers.roundTrip.srtt/2 // others may follow much later
 	p.Header.AckReq = ask
 	r.noteSent(now, w, end, cost, ask)
 	return true

@@ -1,6 +1,9 @@
 package rc
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // A window says how much a requester may have in flight.
 //
@@ -40,6 +43,7 @@ type window struct {
 	draining   bool          // to see the delay without our own queue
 	pathShared bool          // others' packets wait where ours do
 
+	unbounded     bool // by what the path and the receive buffer hold (congestion.Pacer)
 	onePacket     bool // no more in flight than one packet, until something is acknowledged
 	creditLimited bool // something could not be sent for want of credit
 
@@ -75,7 +79,7 @@ const (
 
 func newWindow(c *Connection) window {
 	return window{
-		credit: int64(c.Credit), packet: int64(c.MTU) + PacketOverhead,
+		credit: int64(c.Credit), packet: int64(c.MTU) + PacketOverhead, unbounded: c.Pacer != nil && c.Pacer.Unbounded,
 		sharedDelay: time.Duration(c.Credit) * time.Nanosecond,
 	}
 }
@@ -84,6 +88,9 @@ func newWindow(c *Connection) window {
 func (w *window) limit(peerLost bool) int64 {
 	if w.onePacket || peerLost {
 		return 0
+	}
+	if w.unbounded {
+		return math.MaxInt64 / 2 // so that sums with it do not overflow
 	}
 	bdp := w.bdp()
 	limit := min(w.credit, maxQueue(bdp)) + bdp
@@ -103,7 +110,7 @@ func (w *window) fits(cost, limit int64, again bool) bool {
 	if w.inFlight+cost <= limit || w.inFlight == 0 && (w.credit > 0 || again) {
 		return true
 	}
-	w.creditLimited = w.inFlight == 0 || w.creditLimits(limit)
+	w.creditLimited = !w.unbounded && (w.inFlight == 0 || w.creditLimits(limit))
 	return false
 }
 
@@ -114,12 +121,20 @@ func (w *window) creditLimits(limit int64) bool {
 }
 
 // creditInUse returns the bytes in flight beyond what the path holds.
-func (w *window) creditInUse() int64 { return max(0, w.inFlight-w.bdp()) }
+func (w *window) creditInUse() int64 {
+	if w.unbounded {
+		return 0
+	}
+	return max(0, w.inFlight-w.bdp())
+}
 
 // creditWanted returns what creditInUse would be with backlog bytes more in flight, as far as
 // the window goes. It is 1 at least where nothing is in flight: with no
 // credit at all not even the first packet may go, however much the path holds.
 func (w *window) creditWanted(backlog int64) int64 {
+	if w.unbounded {
+		return 0
+	}
 	least := int64(0)
 	if w.inFlight == 0 {
 		least = 1
@@ -157,6 +172,14 @@ func (w *window) growMarks() bool {
 	}
 	w.marks, w.oldest = marks, 0
 	return true
+}
+
+// lastTimed returns how long ago the last packet was sent that is being timed; a long time if none is.
+func (w *window) lastTimed(now time.Duration) time.Duration {
+	if w.timed == 0 {
+		return math.MaxInt64
+	}
+	return now - w.marks[(w.oldest+w.timed-1)&(len(w.marks)-1)].sentAt
 }
 
 // isTimed reports whether a packet is being timed, so that it has asked for an
