@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/provider/congestion"
 	"github.com/ndklab/ndklab/internal/provider/rc"
 	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/provider/clock"
@@ -45,7 +46,10 @@ type Channel struct {
 	model     Model
 	ackQueued atomic.Bool // among the device's Delivery, and not taken from there yet
 
-	flow roce.Flow
+	flow      roce.Flow
+	remoteQPN uint32
+	notifier  congestion.Notifier // of CNPs for the peer
+	line      *lineQueue          // nil: packets are handed to the carrier at once
 	// listening says that the peer's first request is to be reported to the
 	// model. It is the one with firstPSN: others may be of an earlier connection with the
 	// same numbers.
@@ -60,6 +64,8 @@ type Channel struct {
 	credit         int64     // bytes of the device's that it has
 	turn           int64     // bytes of it that its turn in line has brought
 	creditQueued   bool      // for more of it
+	lineQueued     bool      // for the line
+	hasTurn        bool      // on the line
 	halted         bool      // the peer has ended the connection
 	posted         bool      // among the device's posted
 	postCount      postCount
@@ -91,7 +97,9 @@ type Peer struct {
 
 // Connect has the channel carry packets to and from a peer. The error is that of rc.QP.Connect; Credit is the device's.
 func (c *Channel) Connect(peer Peer, agreed rc.Connection) error {
-	agreed.Credit = int(c.device.credit.size)
+	d := c.device
+	agreed.Credit = int(d.credit.size)
+	d.congestion.pace(&agreed, peer.Local, d.line != nil)
 	c.setPeer(peer, agreed.RemoteQPN)
 	c.listening, c.firstPSN = peer.Announce, agreed.ReceivePSN
 	return c.QP.Connect(agreed)
@@ -102,6 +110,7 @@ func (c *Channel) setPeer(peer Peer, remoteQPN uint32) {
 	d := c.device
 	c.flow = roce.Flow{Local: peer.Local, Remote: peer.Remote}
 	c.flow.SourcePort = d.Carrier.SourcePort(peer.Local, roce.FlowLabel(c.number, remoteQPN))
+	c.remoteQPN, c.line = remoteQPN, d.lineAt(peer.Local)
 	c.path = d.paths.find(peer.Remote)
 }
 
@@ -206,11 +215,14 @@ func (c *Channel) Receive(packets []roce.Received, how Mode) {
 		op := p.Header.Opcode
 		switch fromPeer := p.Flow.Remote == c.flow.Remote && p.Flow.Local == c.flow.Local; {
 		case fromPeer && op == roce.CNP:
-			d.CNPs.Add(1)
+			c.handleCNP(now)
 			continue
 		case !fromPeer, !p.Header.InDefaultPartition(), !op.IsRequest() && !op.IsResponse():
 			d.Misdirected.Add(1)
 			continue
+		}
+		if roce.IsCE(p.Class) {
+			c.handleMark(now)
 		}
 		frames++
 		octets += frameOctets(&p.Flow, op, len(p.Payload))
@@ -281,10 +293,12 @@ func (c *Channel) Progress(now time.Duration) {
 	c.takeCredit()
 	for {
 		n, octets := 0, 0
-		for n < batchSize {
+		most := c.mostPackets()
+		for n < most {
 			if !c.QP.Next(now, &s.batch[n]) && !(n > 0 && c.acknowledgesLast && c.acknowledge(now, &s.batch[n])) {
 				break
 			}
+			s.batch[n].Class = d.congestion.classOf(s.batch[n].Header.Opcode)
 			octets += frameOctets(&c.flow, s.batch[n].Header.Opcode, s.batch[n].PayloadLen())
 			n++
 		}
@@ -307,6 +321,20 @@ func (c *Channel) Progress(now time.Duration) {
 	clear(s.completions) // lets go of the consumer's contexts
 	c.settleCredit()
 	c.setTimer(now)
+	if c.line != nil && c.QP.WaitsForLine() {
+		c.line.wait(c)
+	}
+}
+
+// mostPackets returns how many packets may be gathered before they are handed to the carrier. On a line they are handed
+// over one by one, and the QP holds back what has data while the line is busy.
+func (c *Channel) mostPackets() int {
+	if c.line == nil {
+		return batchSize
+	}
+	c.QP.HoldData(!c.hasTurn && !c.line.admits())
+	c.hasTurn = false
+	return 1
 }
 
 // acknowledge makes the acknowledgement that is held back; false if there is none.

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/ndklab/ndklab/internal/provider/congestion"
 	"github.com/ndklab/ndklab/internal/provider/fault"
 	"github.com/ndklab/ndklab/internal/provider/rc"
 	"github.com/ndklab/ndklab/internal/provider/roce"
@@ -42,6 +43,8 @@ type Config struct {
 	// hold: it is the receive buffer that was granted.
 	Credit  int
 	Traffic Traffic
+	// Congestion says how fast queue pairs send; the zero value leaves it to their windows.
+	Congestion congestion.Config
 	// Datagrams takes the management datagrams, which are lent.
 	Datagrams func(packets []roce.Received)
 }
@@ -65,6 +68,11 @@ type Device struct {
 	paths  paths
 	pacing pacing
 
+	congestion congestionControl
+	line       Line                      // the Carrier, if it is one and congestion control is not the window's
+	linesMu    sync.Mutex                // guards lines, but not the elements
+	lines      map[netip.Addr]*lineQueue // by local address
+
 	// UnknownQP, Misdirected and CNPs count packets: for numbers that are not in use, not from the
 	// queue pair's peer, and congestion notifications.
 	UnknownQP, Misdirected, CNPs atomic.Uint64
@@ -81,6 +89,10 @@ func New(cfg Config) *Device {
 	d.table.init(cfg.Share, cfg.Rand)
 	d.credit.init(cfg.Credit, cfg.Clock.Go)
 	d.pacing.init(cfg.Credit, d.table.next)
+	d.congestion.Config = cfg.Congestion
+	if line, ok := cfg.Carrier.(Line); ok && cfg.Congestion.Algorithm != congestion.Window {
+		d.line, d.lines = line, map[netip.Addr]*lineQueue{}
+	}
 	return d
 }
 

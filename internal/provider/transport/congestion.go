@@ -1,0 +1,125 @@
+package transport
+
+import (
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ndklab/ndklab/internal/provider/congestion"
+	"github.com/ndklab/ndklab/internal/provider/rc"
+	"github.com/ndklab/ndklab/internal/provider/roce"
+)
+
+// This file drives package congestion for the queue pairs of reliable connections.
+
+// layer1 is the bytes that a frame has on the wire beside itself: preamble, frame check sequence
+// and the gap behind it (IEEE 802.3).
+const layer1 = 8 + 4 + 12
+
+// A congestionControl has the state of a device.
+type congestionControl struct {
+	congestion.Config
+
+	mu        sync.Mutex                          // guards notifiers
+	notifiers map[netip.Addr]*congestion.Notifier // by the peer's address, or of the zero Addr for all
+
+	// Of mlx5's names: CE marks seen and CNPs sent as the notification point (np), CNPs that the reaction
+	// point (rp) heeded, and that were for queue pairs without one.
+	marked, sent, handled, ignored atomic.Uint64
+}
+
+// CongestionCounters returns what bears on congestion control under mlx5's names, where channels have counted sum; nil if
+// the device has none.
+func (d *Device) CongestionCounters(sum *rc.Counters) map[string]uint64 {
+	g := &d.congestion
+	if g.Algorithm == congestion.Window {
+		return nil
+	}
+	return map[string]uint64{
+		"np_ecn_marked_roce_packets": g.marked.Load(), "np_cnp_sent": g.sent.Load(),
+		"rp_cnp_handled": g.handled.Load(), "rp_cnp_ignored": g.ignored.Load(),
+		"packet_seq_err": sum.NAKsReceived, "local_ack_timeout_err": sum.Timeouts,
+	}
+}
+
+// pace gives a connection its Pacer. Where the line says when there is room on it, nothing else bounds what is in flight;
+// where packets go to the kernel at once, credit protects the receive buffers.
+func (g *congestionControl) pace(c *rc.Connection, local netip.Addr, onLine bool) {
+	if g.Algorithm == congestion.Window {
+		return
+	}
+	flow := roce.Flow{Local: local}
+	line := float64(g.LineRates[local])
+	c.Pacer = congestion.NewPacer(g.New(line), line, g.Burst, layer1+frameOctets(&flow, 0, 0)-roce.Opcode(0).HeaderLen())
+	c.Pacer.Unbounded = onLine
+}
+
+// classOf returns the traffic class of a packet of a reliable connection.
+func (g *congestionControl) classOf(op roce.Opcode) uint8 {
+	class := g.DSCP << 2
+	if g.HearsMarks() && op != roce.Acknowledge && op != roce.SelectiveAcknowledge {
+		class |= roce.ECT0
+	}
+	return class
+}
+
+// isCNPDue reports whether a packet that arrived marked for a channel, whose lock is held, calls for a CNP.
+func (g *congestionControl) isCNPDue(now time.Duration, c *Channel) bool {
+	if g.CNP.Per == congestion.PerQP {
+		return c.notifier.Marked(now, &g.CNP)
+	}
+	var key netip.Addr
+	if g.CNP.Per == congestion.PerAddress {
+		key = c.flow.Remote
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := g.notifiers[key]
+	if n == nil {
+		n = new(congestion.Notifier)
+		if g.notifiers == nil {
+			g.notifiers = map[netip.Addr]*congestion.Notifier{}
+		}
+		g.notifiers[key] = n
+	}
+	return n.Marked(now, &g.CNP)
+}
+
+// handleMark takes note of a packet that arrived with CE, and sends a CNP if it calls for one (roce.md 14.2). The channel's
+// lock is held.
+func (c *Channel) handleMark(now time.Duration) {
+	d := c.device
+	g := &d.congestion
+	g.marked.Add(1)
+	if !g.HearsMarks() || !g.isCNPDue(now, c) {
+		return
+	}
+	flow, to := c.flow, c.remoteQPN
+	if g.CNP.Delay == 0 {
+		d.sendCNP(flow, to)
+		return
+	}
+	d.Clock.AfterFunc(g.CNP.Delay, func() { d.sendCNP(flow, to) })
+}
+
+func (d *Device) sendCNP(flow roce.Flow, to uint32) {
+	d.congestion.sent.Add(1)
+	packet := [1]roce.Packet{{
+		Header: roce.Header{Opcode: roce.CNP, PKey: roce.DefaultPKey, BECN: true, DestQPN: to},
+		Class:  d.congestion.CNP.DSCP << 2,
+	}}
+	// The carrier fails only when it is closed, and then nobody waits.
+	_ = d.Carrier.Send(flow, packet[:])
+}
+
+// handleCNP takes a CNP. The channel's lock is held.
+func (c *Channel) handleCNP(now time.Duration) {
+	d := c.device
+	d.CNPs.Add(1)
+	if c.QP.Notified(now) {
+		d.congestion.handled.Add(1)
+	} else {
+		d.congestion.ignored.Add(1)
+	}
+}

@@ -1,0 +1,39 @@
+package transport
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/ndklab/ndklab/internal/provider/congestion"
+	"github.com/ndklab/ndklab/internal/provider/roce"
+)
+
+// TestScopeOfCNPs: the least time between two counts for one queue pair, for all of a peer, or for all there are.
+func TestScopeOfCNPs(t *testing.T) {
+	const minTime = 10 * time.Microsecond
+	for scope, want := range map[congestion.Scope][]string{
+		congestion.PerQP:      {"a1", "a2", "b1"},
+		congestion.PerAddress: {"a1", "b1"},
+		congestion.PerPort:    {"a1"},
+	} {
+		g := &congestionControl{Config: congestion.Config{CNP: congestion.CNP{MinTime: minTime, Per: scope}}}
+		a, b := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+		channels := []*Channel{{flow: roce.Flow{Remote: a}}, {flow: roce.Flow{Remote: a}}, {flow: roce.Flow{Remote: b}}}
+		for _, now := range []time.Duration{0, minTime - 1, minTime} {
+			var got []string
+			for i, c := range channels {
+				if g.isCNPDue(now, c) {
+					got = append(got, []string{"a1", "a2", "b1"}[i])
+				}
+			}
+			due := want
+			if now == minTime-1 {
+				due = nil
+			}
+			if len(got) != len(due) || len(got) > 0 && got[len(got)-1] != due[len(due)-1] {
+				t.Errorf("scope %d at %v: CNPs for %v, want %v", scope, now, got, due)
+			}
+		}
+	}
+}
