@@ -1,6 +1,8 @@
 package provider
 
 import (
+	"maps"
+
 	"github.com/ndklab/ndklab/internal/provider/sharing"
 )
 
@@ -93,8 +95,7 @@ func (m *Miniport) TransportCounters() map[string]uint64 {
 		"cnps_received": m.transport.CNPs.Load(),
 		"early_dropped": sum.EarlyDropped, "bad_length": sum.BadLengths + m.manager.BadLength.Load(),
 	}
-	for name, n := range m.carrier.Counters() {
-		named[name] = n
-	}
+	maps.Copy(named, m.transport.CongestionCounters(&sum))
+	maps.Copy(named, m.carrier.Counters())
 	return named
 }

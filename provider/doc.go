@@ -34,11 +34,12 @@
 //
 // # Congestion
 //
-// A device is neither notification point nor reaction point of DCQCN (roce.md 14):
-// it sends all packets as not ECN-capable, so that no switch marks those that it
-// or rxe sends, and never a CNP. CNPs that a peer sends to a queue pair are counted
-// (cnps_received) and have no other effect: package rc finds what a path carries by
-// measuring it.
+// Config.Congestion says how fast queue pairs of reliable connections send. As a zero value it leaves that to their
+// windows: package rc finds what a path carries by measuring it, all packets are not ECN-capable, so that no switch marks
+// them, and CNPs that a peer sends are counted (cnps_received) and have no other effect. With DCQCN the device is
+// notification point and reaction point (roce.md 14): packets that have data or ask for it are ECN-capable, marks are
+// answered with CNPs, and CNPs slow down the queue pair that they are for. A peer of another make that never marks
+// packets ECN-capable, as rxe, is sent none. Datagrams and unreliable connections are never ECN-capable.
 //
 // # Functions
 //

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 
+	"github.com/ndklab/ndklab/internal/provider/congestion"
 	"github.com/ndklab/ndklab/internal/provider/gsi"
 	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/internal/provider/roce/mad"
@@ -46,6 +47,8 @@ type Config struct {
 	// StatusPending and call back, where they are given a callback: as drivers
 	// of hardware do, so that consumers can be tried against both.
 	Pend bool
+	// Congestion says how fast queue pairs of reliable connections send. The zero value leaves it to their windows.
+	Congestion congestion.Config
 	// Configuration is the device's keywords; nil: nothing is set, as
 	// DefaultConfiguration has it.
 	Configuration *Configuration
@@ -112,6 +115,9 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 	if err := configuration.check(); err != nil {
 		return nil, fmt.Errorf("start adapter: %w", err)
 	}
+	if err := cfg.Congestion.Validate(); err != nil {
+		return nil, fmt.Errorf("start adapter: %w", err)
+	}
 	if cfg.ReorderBuffer == 0 {
 		cfg.ReorderBuffer = DefaultReorderBuffer
 	}
@@ -144,8 +150,9 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 	firstPort := gsi.AnyPort(cfg.Rand)
 	m.transport = transport.New(transport.Config{
 		Carrier: cfg.Carrier, Clock: cfg.Clock, Rand: cfg.Rand, Share: uint32(ledger.Own), Credit: int(m.receiveBuffer.Granted),
-		Traffic:   transport.Traffic{InOctets: &own.InOctets, OutOctets: &own.OutOctets, InFrames: &own.InFrames, OutFrames: &own.OutFrames},
-		Datagrams: func(packets []roce.Received) { m.manager.Receive(packets) },
+		Congestion: cfg.Congestion,
+		Traffic:    transport.Traffic{InOctets: &own.InOctets, OutOctets: &own.OutOctets, InFrames: &own.InFrames, OutFrames: &own.OutFrames},
+		Datagrams:  func(packets []roce.Received) { m.manager.Receive(packets) },
 	})
 	guid := cfg.GUID
 	if guid == 0 {
