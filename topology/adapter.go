@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,15 +15,16 @@ import (
 // This file is the adapter block: its keys, what their values may be, and what
 // becomes of several blocks that one node has.
 
-// limit is the key of a field of Adapter, of which each node gets a copy of its own.
-func limit[T any](name string, f form[T], field func(*Adapter) **T, doc string) key[Adapter] {
-	return key[Adapter]{
+// limit is the key of a field of Adapter, or of a part of it, of which each node gets a copy of
+// its own.
+func limit[M, T any](name string, f form[T], field func(*M) **T, doc string) key[M] {
+	return key[M]{
 		name: name, doc: doc, schema: f.schema, ranges: f.ranges,
-		read: func(r *reader, n *yaml.Node) func(*Adapter) {
+		read: func(r *reader, n *yaml.Node) func(*M) {
 			v := f.of(r, n)
-			return func(a *Adapter) {
-				if *field(a) = nil; v.ok {
-					*field(a) = new(v.is)
+			return func(m *M) {
+				if *field(m) = nil; v.ok {
+					*field(m) = new(v.is)
 				}
 			}
 		},
@@ -38,7 +40,7 @@ var adapterTable = sync.OnceValue(func() *keyTable[Adapter] {
 	objects := count[uint32](1, 1<<24)
 	objectsOrNone := count[uint32](0, 1<<24)
 	systemReadLimit := count[uint32](0, 1<<20) // 0: no such limit (NDK-CAP-02)
-	return &keyTable[Adapter]{what: "an adapter", noun: "adapter", def: "adapter", keys: []key[Adapter]{
+	return &keyTable[Adapter]{what: "an adapter", noun: "adapter", def: "adapter", keys: slices.Concat([]key[Adapter]{
 		limit("max_registration_size", sized[uint64](sizes, 1, 1<<48), func(a *Adapter) **uint64 { return &a.MaxRegistrationSize }, "bytes of a memory region, $range"),
 		limit("max_window_size", sized[uint64](sizes, 0, 1<<48), func(a *Adapter) **uint64 { return &a.MaxWindowSize }, "bytes of a memory window, $range"),
 		limit("frmr_page_count", count[uint32](16, 1<<20), func(a *Adapter) **uint32 { return &a.FRMRPageCount }, "pages of a fast-registered region, $range"), // NDK-INFO-03
@@ -82,12 +84,13 @@ var adapterTable = sync.OnceValue(func() *keyTable[Adapter] {
 		limit("go_back_n", yes, func(a *Adapter) **bool { return &a.GoBackN }, "`true`: after a loss everything behind it is sent again, as with adapters of other makes; else, between two adapters of a lab, only what is missing"),
 		limit("reorder_buffer", sized[uint32](sizes, 64<<10, 1<<30), func(a *Adapter) **uint32 { return &a.ReorderBuffer }, "$range, `128MiB` if absent: what all queue pairs of the node together may keep of packets that arrive before one that is missing. What finds no room is dropped as if it were lost, and counted as `early_dropped`"),
 		limit("pend", yes, func(a *Adapter) **bool { return &a.Pend }, "`true`: creates and requests complete by callback, even where they could at once, as with drivers of hardware"),
+	}, congestionKeys(), []key[Adapter]{
 		// It is a field of NDK_ADAPTER_INFO, so that it will be looked for here.
 		{name: "rdma_technology", read: func(r *reader, n *yaml.Node) func(*Adapter) {
 			r.valueError(n, "every adapter is RoCEv2, expected no such key")
 			return func(*Adapter) {}
 		}},
-	}}
+	})}
 })
 
 // identifier is a number, decimal or hexadecimal, from 0 to most.
@@ -150,5 +153,6 @@ func resolveAdapter(r *reader, blocks layers[Adapter]) Adapter {
 	case number != nil && *number == 0:
 		a.MaxSrqDepth = new(uint32(0))
 	}
+	resolveCongestion(r, &a, blocks)
 	return a
 }

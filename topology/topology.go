@@ -160,6 +160,12 @@ type Adapter struct {
 	GoBackN       *bool   `json:",omitempty"` // a loss has everything behind it sent again, also by a peer of our own
 	ReorderBuffer *uint32 `json:",omitempty"` // bytes of packets kept that arrive before one that is missing, of all queue pairs together
 	Pend          *bool   `json:",omitempty"` // creates and requests complete by callback, even where they could at once
+
+	// Congestion control. DCQCN and CNP are nil but with CongestionDCQCN.
+	Congestion *Congestion `json:",omitempty"` // nil: CongestionWindow
+	DCQCN      *DCQCN      `json:",omitempty"` // nil: PresetConnectX
+	DSCP       *uint32     `json:",omitempty"` // of packets of reliable connections; nil: 26 with CongestionDCQCN, else 0
+	CNP        *CNP        `json:",omitempty"` // nil: that of the preset
 }
 
 // An Endpoint is one end of a link.

@@ -45,6 +45,10 @@ var (
 	durations   = quantity{"a duration", "5ms", "ms", []unit{
 		{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"h", 3600e9},
 	}}
+	// adapterTimes and adapterSizes are in a place where adapters' tools have numbers without
+	// a unit.
+	adapterTimes = quantity{"a duration", "4us", "us", durations.units}
+	adapterSizes = quantity{"a size", "10MB", "B", sizes.units}
 )
 
 // number matches what stands before a unit; that it is short keeps exact
@@ -149,16 +153,19 @@ func parsePercent(text string) (float64, error) {
 	return fraction, nil
 }
 
-// parseDuration reads a duration in Go's syntax, which also has 1m30s and µs.
-func parseDuration(text string) (time.Duration, error) {
+// parseDuration reads a duration.
+func parseDuration(text string) (time.Duration, error) { return durations.duration(text) }
+
+// duration reads a duration in Go's syntax, which also has 1m30s and µs.
+func (q quantity) duration(text string) (time.Duration, error) {
 	if d, err := time.ParseDuration(text); err == nil && !strings.HasSuffix(text, "0") {
 		return d, nil
 	}
 	// Go takes a bare 0. For anything else, exact knows the error.
-	if _, err := durations.exact(text); err != nil {
+	if _, err := q.exact(text); err != nil {
 		return 0, err
 	}
-	return 0, &tooLargeError{text, durations.format(math.MaxInt64)}
+	return 0, &tooLargeError{text, q.format(math.MaxInt64)}
 }
 
 // parseCount reads a number without a unit.

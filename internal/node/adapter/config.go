@@ -47,6 +47,7 @@ func Config(set *topology.Adapter) provider.Config {
 		info.MaxInitiatorRequestSge = max(info.MaxInitiatorRequestSge, info.MaxReadRequestSge)
 	}
 	c.Configuration = keywords(set)
+	c.Congestion = congestionControl(set)
 	return c
 }
 
@@ -75,7 +76,7 @@ func override(to any, set *topology.Adapter) {
 		if system := settings.FieldByName("System" + field.Name); together && system.IsValid() {
 			setting = system
 		}
-		if setting.IsValid() && !setting.IsNil() {
+		if setting.IsValid() && !setting.IsNil() && setting.Elem().Type() == value.Type() { // Congestion is of another
 			value.Set(setting.Elem())
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ndklab/ndklab/internal/provider/congestion"
 	"github.com/ndklab/ndklab/internal/provider/sim"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
@@ -94,6 +95,9 @@ var adapterKeys = []struct {
 	{"go_back_n", "false", "true", false, true, func(c *provider.Config) any { return c.GoBackN }},
 	{"reorder_buffer", "64KiB", "1GiB", uint32(64 << 10), uint32(1 << 30), func(c *provider.Config) any { return c.ReorderBuffer }},
 	{"pend", "false", "true", false, true, func(c *provider.Config) any { return c.Pend }},
+
+	{"congestion", "window", "none", congestion.Window, congestion.None, func(c *provider.Config) any { return c.Congestion.Algorithm }},
+	{"dscp", "0", "63", uint8(0), uint8(63), func(c *provider.Config) any { return c.Congestion.DSCP }},
 }
 
 func hasFlag(f provider.AdapterFlags) func(*provider.Config) any {
@@ -103,8 +107,8 @@ func hasFlag(f provider.AdapterFlags) func(*provider.Config) any {
 // TestAdapterConfig sets each key to both ends of its range: a device starts
 // with it, and has it.
 func TestAdapterConfig(t *testing.T) {
-	if n := reflect.TypeFor[topology.Adapter]().NumField(); n != len(adapterKeys) {
-		t.Errorf("topology.Adapter has %d fields, but %d are tested", n, len(adapterKeys))
+	if n := reflect.TypeFor[topology.Adapter]().NumField(); n != len(adapterKeys)+2 { // DCQCN and CNP are in congestion_test.go
+		t.Errorf("topology.Adapter has %d fields, but %d are tested", n, len(adapterKeys)+2)
 	}
 	for _, k := range adapterKeys {
 		for value, want := range map[string]any{k.least: k.min, k.most: k.max} {
@@ -153,6 +157,9 @@ func TestAdapterDefaults(t *testing.T) {
 	}
 	if cfg.ReceiveBuffer != provider.DefaultReceiveBuffer {
 		t.Errorf("a receive buffer of %d bytes", cfg.ReceiveBuffer)
+	}
+	if diff := cmp.Diff(congestion.Config{}, cfg.Congestion); diff != "" {
+		t.Errorf("congestion control: %s", diff)
 	}
 	if cfg.Pend || cfg.GoBackN {
 		t.Errorf("creates pend: %v; go-back-N: %v", cfg.Pend, cfg.GoBackN)
@@ -204,7 +211,7 @@ func TestExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	want, got := Config(&topology.Adapter{}), Config(&topo.FindNode("tuned").Adapter)
-	if diff := cmp.Diff(want.Info, got.Info) + cmp.Diff(want.Capabilities, got.Capabilities) + cmp.Diff(want.Configuration, got.Configuration); diff != "" || got.Pend || got.ReceiveBuffer != want.ReceiveBuffer {
+	if diff := cmp.Diff(want.Info, got.Info) + cmp.Diff(want.Capabilities, got.Capabilities) + cmp.Diff(want.Configuration, got.Configuration) + cmp.Diff(want.Congestion, got.Congestion); diff != "" || got.Pend || got.ReceiveBuffer != want.ReceiveBuffer {
 		t.Errorf("-default +example:\n%s", diff)
 	}
 }

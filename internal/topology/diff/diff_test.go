@@ -97,6 +97,9 @@ func TestCompare(t *testing.T) {
 		{"an adapter", ab, strings.Replace(ab, "a: ", "a: {cpu: 1, adapter: {max_srq_depth: 4096, roce_frame_size: 1024}}", 1), `
 ± node a restarts because cpu none -> 1, adapter.max_srq_depth the default -> 4096, adapter.roce_frame_size the default -> 1024 (whether its processes are limited they have from when they start)
 `},
+		{"congestion control", ab, strings.Replace(ab, "a: ", "a: {adapter: {congestion: dcqcn, dcqcn: paper, dscp: 24}}", 1), `
+± node a restarts because adapter.congestion the default -> dcqcn, adapter.dcqcn none -> others, adapter.dscp the default -> 24 (its adapter has its settings from when it is opened)
+`},
 		{"another kind", star, strings.Replace(strings.Replace(star, "s: {kind: switch}", "s: {kind: router}", 1), `["b:eth0", "s:2"]`, `[{node: b, interface: eth0, addresses: [192.0.2.1/24]}, "s:2"]`, 1), `
 ± node b restarts because eth0 10.0.0.2/24 fd6e:646b:1::2/64 -> 192.0.2.1/24 (its adapter binds the addresses that there are when it is opened)
 ± node s is made anew because kind switch -> router (its agent has this from when it starts); 1 none -> 10.0.0.2/24 fd6e:646b:1::2/64, 2 none -> 192.0.2.2/24
