@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ndklab/ndklab/internal/provider/congestion"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/provider/udp"
@@ -24,6 +26,7 @@ func TestCounters(t *testing.T) {
 	}
 	device, err := provider.NewMiniport(provider.Config{
 		Carrier: carrier, Clock: clock.Real(), Rand: rand.New(rand.NewPCG(1, 2)), Info: provider.DefaultAdapterInfo(), Capabilities: provider.DefaultCapabilities(),
+		Congestion: congestion.Config{Algorithm: congestion.None},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,10 @@ import (
 // This file starts an adapter as a topology describes it, and shares it with other processes.
 // Those in the node do that by themselves (package lease).
 
+// pacingBurst is the number of bytes on the wire that a queue pair may catch up with which is late, since timers of the
+// kernel are: four packets of 4 KiB. Limiters of adapters have such a bound, too (congestion.md c3).
+const pacingBurst = 16 << 10
+
 // startAdapter starts the node's adapter, at all its addresses, and shares it
 // with the programs that run in the node. qpError is told of queue pairs in error.
 func startAdapter(params *upParams, c clock.Clock, qpError func(provider.QPError)) (*lease.Server, error) {
@@ -35,6 +39,7 @@ func startAdapter(params *upParams, c clock.Clock, qpError func(provider.QPError
 		sockets.Addresses = append(sockets.Addresses, a.Address)
 		sockets.Interfaces = append(sockets.Interfaces, a.Interface)
 	}
+	settings.Congestion.LineRates, settings.Congestion.Burst = params.LineRates, pacingBurst
 	carrier, err := udp.Open(sockets)
 	if err != nil {
 		return nil, err

@@ -33,7 +33,8 @@ var (
 type upParams struct {
 	Seed      uint64
 	Addresses []localAddress
-	PIDLimit  bool // the node's
+	LineRates map[netip.Addr]uint64 `json:",omitempty"` // Config.LineRates
+	PIDLimit  bool                  // the node's
 	// Adapter is a topology.Adapter, or nothing if that sets nothing, which saves package
 	// json the reflection.
 	Adapter json.RawMessage `json:",omitempty"`
@@ -268,7 +269,7 @@ func (a *Agent) bringUp(ctx context.Context) error {
 	if err := a.configure(ctx, network); err != nil {
 		return err
 	}
-	params := upParams{Seed: a.cfg.Seed, Addresses: a.cfg.addresses(), PIDLimit: a.cfg.PIDLimit}
+	params := upParams{Seed: a.cfg.Seed, Addresses: a.cfg.addresses(), LineRates: a.cfg.LineRates, PIDLimit: a.cfg.PIDLimit}
 	if a.cfg.Forwards || len(params.Addresses) == 0 && !params.PIDLimit {
 		return nil
 	}

@@ -40,9 +40,11 @@ type Config struct {
 	Seed       uint64 // of the adapter's random decisions
 	Adapter    topology.Adapter
 	Interfaces []Interface
-	Forwards   bool // it is a router, without an adapter
-	PIDLimit   bool // its processes and threads are limited
-	Routes     []topology.Route
+	// LineRates has the rates of the lines at addresses, in bits per second, for an adapter with congestion control.
+	LineRates map[netip.Addr]uint64
+	Forwards  bool // it is a router, without an adapter
+	PIDLimit  bool // its processes and threads are limited
+	Routes    []topology.Route
 	// Reroutes says that SetRoutes is going to be called when links go down and come up. Until then,
 	// the kernel takes no route to where its first link has no carrier.
 	Reroutes bool `json:",omitempty"`

@@ -141,6 +141,15 @@ func (q *queue) push(w waiting) {
 	q.backlog += w.wire
 }
 
+// FreeAt returns the instant from which the next packet would not wait for the rate. It is past where nothing waits.
+func (d *Direction) FreeAt() time.Duration {
+	free := d.queue.free
+	if free.rest > 0 {
+		free.ns++
+	}
+	return free.ns
+}
+
 // Backlog returns what waits for the rate or is in transmission, in packets and wire
 // bytes, as of the last packet that was decided on.
 func (d *Direction) Backlog() (packets int, bytes uint64) {

@@ -13,6 +13,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/lab/link"
 	"github.com/ndklab/ndklab/internal/node"
+	"github.com/ndklab/ndklab/internal/node/adapter"
 	"github.com/ndklab/ndklab/internal/node/cgroup"
 	"github.com/ndklab/ndklab/internal/node/reaper"
 	"github.com/ndklab/ndklab/provider"
@@ -160,6 +161,9 @@ func (d *nodeDriver) config(topo *topology.Topology, spec *topology.Node, routes
 	}
 	if !spec.NoVerbs {
 		cfg.Libraries = d.libraries
+	}
+	if spec.Adapter.Congestion != nil {
+		cfg.LineRates = adapter.LineRates(spec, topo.Links)
 	}
 	onSegments := d.segmentsOf(topo)
 	for _, i := range spec.Interfaces {

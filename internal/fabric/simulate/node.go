@@ -90,6 +90,7 @@ func (n *node) start(restarts int) error {
 	}
 	c := &lifeClock{Virtual: n.network.clock}
 	config := adapter.Config(&n.spec.Adapter)
+	config.Congestion.LineRates = adapter.LineRates(n.spec, n.network.topo.Links)
 	p := &port{
 		network: n.network, node: n, clock: c, rand: rand.New(rand.NewPCG(n.lifeSeed(), portStream)),
 		buffer: int(config.ReceiveBuffer),

@@ -33,6 +33,7 @@ type port struct {
 	inbox    line
 	waiting  int         // bytes in the inbox
 	timer    clock.Timer // runs deliver; nil before the first packet
+	turns    map[netip.Addr]*turn
 
 	sent, received, dropped, tooBig, overflowed, wrong, malformed uint64
 }
@@ -65,6 +66,53 @@ func (p *port) Send(flow roce.Flow, packets []roce.Packet) error {
 		p.network.arrive(f)
 	}
 	return nil
+}
+
+// A turn is that of a queue pair on the line at an address.
+type turn struct {
+	timer clock.Timer // calls f; nil before the first
+	f     func()
+}
+
+// wireFrom returns the wire that packets from a local address enter; nil if there is none.
+func (p *port) wireFrom(local netip.Addr) *wire {
+	at, ok := p.network.places[local]
+	if !ok || at.node != p.node {
+		return nil
+	}
+	l := p.network.links[at.face.Link]
+	if l.nodes[0] == p.node {
+		return l.wires[0]
+	}
+	return l.wires[1]
+}
+
+// Room implements transport.Line: so queue pairs take turns on the wire, and their packets do not queue before it.
+func (p *port) Room(local netip.Addr) bool {
+	w := p.wireFrom(local)
+	return p.closed || w == nil || w.freeAt() <= p.network.clock.Now()
+}
+
+// WhenRoom implements transport.Line.
+func (p *port) WhenRoom(local netip.Addr, f func()) {
+	t := p.turns[local]
+	if t == nil {
+		t = &turn{}
+		if p.turns == nil {
+			p.turns = map[netip.Addr]*turn{}
+		}
+		p.turns[local] = t
+	}
+	t.f = f
+	wait := time.Duration(0)
+	if w := p.wireFrom(local); w != nil {
+		wait = max(0, w.freeAt()-p.network.clock.Now())
+	}
+	if t.timer == nil {
+		t.timer = p.clock.AfterFunc(wait, func() { t.f() })
+	} else {
+		t.timer.Reset(wait)
+	}
 }
 
 // take puts a frame that has arrived into the inbox.
@@ -185,6 +233,11 @@ func (p *port) Close() error {
 	p.closed = true
 	if p.timer != nil {
 		p.timer.Stop()
+	}
+	for _, t := range p.turns {
+		if t.timer != nil {
+			t.timer.Stop()
+		}
 	}
 	p.drop(p.inbox)
 	p.inbox = line{}

@@ -270,6 +270,20 @@ func (p programPort) Send(flow roce.Flow, packets []roce.Packet) error {
 	return p.port.Send(flow, packets)
 }
 
+// Room implements transport.Line.
+func (p programPort) Room(local netip.Addr) bool {
+	p.programs.lock()
+	defer p.programs.mu.Unlock()
+	return p.port.Room(local)
+}
+
+// WhenRoom implements transport.Line.
+func (p programPort) WhenRoom(local netip.Addr, f func()) {
+	p.programs.lock()
+	defer p.programs.unlock()
+	p.port.WhenRoom(local, f)
+}
+
 // Reach implements provider.Carrier.
 func (p programPort) Reach(local, remote netip.Addr) provider.Status {
 	p.programs.lock()

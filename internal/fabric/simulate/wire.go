@@ -40,6 +40,7 @@ type wire struct {
 	timer   clock.Timer   // runs release; nil before the first packet
 	plain   bool          // it has no rate
 	free    time.Duration // until when the end of a plain wire is busy
+	entry   time.Duration // until when its beginning is, by what has entered
 }
 
 func newWire(n *network, l *link, index int) *wire {
@@ -53,6 +54,9 @@ func (w *wire) enter(f *frame) {
 	now := w.network.clock.Now()
 	bytes := ethernetLen + f.size()
 	w.gauge.Entered(bytes)
+	if w.plain {
+		w.entry = max(w.entry, now) + plainTime(uint64(impair.WireBytes(bytes)))
+	}
 	if !w.link.on {
 		w.gauge.Counts.LostDown++
 		w.network.frames.put(f)
@@ -118,11 +122,24 @@ func (w *wire) release() {
 		size := ethernetLen + t.frame.size()
 		wire := uint64(impair.WireBytes(size))
 		if w.plain {
-			w.free = now + max(plainPacket, time.Duration(wire*8*uint64(time.Second)/plainRate))
+			w.free = now + plainTime(wire)
 		}
 		w.gauge.Delivered(now, 1, wire, t.delay, t.queued, 0)
 		w.network.arrive(t.frame)
 	}
+}
+
+// plainTime returns how long a packet of so many bytes takes a wire that has no rate.
+func plainTime(wire uint64) time.Duration {
+	return max(plainPacket, time.Duration(wire*8*uint64(time.Second)/plainRate))
+}
+
+// freeAt returns from when a packet that enters would not wait.
+func (w *wire) freeAt() time.Duration {
+	if w.plain {
+		return w.entry
+	}
+	return w.model.FreeAt()
 }
 
 // set changes what the wire does to packets to come.
