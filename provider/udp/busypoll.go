@@ -11,7 +11,7 @@ import (
 const DefaultBusyPoll = 50 * time.Microsecond
 
 // A busyPoll decides how long a goroutine that has received looks for more before it sleeps.
-// To be woken costs both ends some 30 us on a processor that was idle, more than most
+// To be woken costs both ends more, on a processor that was idle, than most
 // answers take to come. But looking in vain takes the processor from others. So it looks
 // where that has lately been worth it: the goroutine was woken soon after it had gone to
 // sleep, or found something while it was looking.

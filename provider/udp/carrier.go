@@ -14,10 +14,9 @@
 // the peer had counted to: one corrupted packet in 2^21 passes (one in 2^16 after
 // the peer was silent for 65 ms), and of those from peers of our kind one in 2^25,
 // as before. The alternative, a raw socket that sees the headers of foreign
-// packets, would make it one in 2^32. It was measured on Linux 6.18 with two
-// cores: of the 2.5 us of processor time that a packet of 64 bytes takes from a raw
-// socket over a veth to a Receiver, solving adds 0.1 to 0.2, for foreign packets
-// only; an idle raw socket with a filter adds 0.15, to all of ours. It also needs
+// packets, would make it one in 2^32. Solving takes a few percent of the time of a
+// short packet, for foreign packets only; an idle raw socket with a filter takes as
+// much, of all of ours. It also needs
 // CAP_NET_RAW in each process that shares an adapter, and misses the first packets
 // of every peer. So packets are solved.
 //
@@ -69,16 +68,15 @@ type Config struct {
 	BusyPoll time.Duration
 	// Lazy has the sockets that packets leave from opened when the first flow is to use
 	// them, but for one at each address, by the thread that asks for the flow's
-	// SourcePort. So the process has to stay in one network namespace. It halves the time
-	// that Open takes, and a carrier without traffic takes 70 KiB less of the kernel, at four addresses.
+	// SourcePort. So the process has to stay in one network namespace. Open takes less time,
+	// and a carrier without traffic less of the kernel's memory.
 	Lazy bool
 }
 
 // Charged returns the least memory that the kernel takes for a receive buffer of so many bytes of
-// packets with 1 KiB of payload or more: it charges for the memory that packets lie in. On
-// Linux 6.18 a packet of 4 KiB that a link emulator sent on takes 9.1 KB, one that a Carrier
-// sent 5.0 KB alone and 4.8 KB in a super-packet. One without payload takes 0.8 KB, and
-// 0.2 KB in a super-packet.
+// packets with 1 KiB of payload or more. It charges for the memory that packets lie in. A packet of
+// 4 KiB that a link emulator sent on lies in a buffer of 8 KiB, with the kernel's record of it; one that
+// a Carrier sent lies in pages that packets share.
 func Charged(packets int) (memory int) { return packets / 4 * 9 }
 
 // Memory returns the bytes to ask of the kernel for each address, where credit is given for

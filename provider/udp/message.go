@@ -167,8 +167,8 @@ func newIncoming() *incoming {
 // error is EAGAIN. more says that there may be more.
 //
 // It asks for twice as many messages as there were last: to find that there is no other takes
-// the kernel 150 ns, as long as everything that we do with a single small one. The system call
-// is not announced to Go's scheduler, as it cannot wait: that saves another 60 ns.
+// the kernel as long as everything that we do with a single small one. The system call
+// is not announced to Go's scheduler, as it cannot wait.
 func (m *incoming) receive(fd int) (n int, more bool, errno syscall.Errno) {
 	for i := range m.messages[:m.used] {
 		h := &m.messages[i].Hdr

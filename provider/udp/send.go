@@ -18,7 +18,7 @@ import (
 const (
 	// firstPort is the first of the source ports that RoCEv2 uses for entropy
 	// (roce.md 1). They are divided into ranges, one per socket: eight spread
-	// flows well enough, and each costs some 6 us and 2.5 KiB of the kernel.
+	// flows well enough, and each costs time to open and memory of the kernel.
 	firstPort      = 0xC000
 	sourcePortBits = 3
 	sourcePorts    = 1 << sourcePortBits
@@ -39,8 +39,8 @@ const (
 
 	// pagedFrom is the size in bytes from which a single packet, too, is sent
 	// as one to be cut. The kernel then keeps it in pages that packets share,
-	// not in a buffer of the next power of two, so that one of 4 KiB takes 5.0
-	// instead of 8.5 KB of the peer's receive buffer.
+	// not in a buffer of the next power of two, so that one of 4 KiB takes little more
+	// than half as much of the peer's receive buffer.
 	pagedFrom = 512
 
 	// Bounds on what one sendmmsg takes.
@@ -162,8 +162,8 @@ func (s *superPacket) add(size int) {
 }
 
 // A sending is the scratch memory of one Send. Packets are copied into it as
-// a whole. Gathering payloads from the consumer's memory instead saves 30 ns of
-// 400 per packet of 4 KiB, and fails when the consumer writes to that memory, as
+// a whole. Gathering payloads from the consumer's memory instead would save the copy,
+// and fails when the consumer writes to that memory, as
 // the target of a READ may: the bytes that the ICRC covers would no longer be
 // those that the kernel copies, and the peer would drop the packet.
 type sending struct {

@@ -55,8 +55,7 @@ func setBuffer(fd, force, option, size int) error {
 }
 
 // hearClass has a socket tell the traffic class of each message, by which the network says that
-// it met congestion. Measured on Linux 6.18: 45 ns a message, of the 5.1 us in which one with the
-// smallest packet is sent and received over the loopback interface.
+// it met congestion. A message takes less than 1 % longer for that.
 func hearClass(fd int, local netip.Addr) error {
 	level, option := unix.IPPROTO_IP, unix.IP_RECVTOS
 	if local.Is6() {
