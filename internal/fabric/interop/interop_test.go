@@ -35,7 +35,7 @@ func TestGuest(t *testing.T) {
 		{"tap", "", byTap, true},
 	} {
 		t.Run(attached.name, func(t *testing.T) {
-			s := newSetting(t, attached.delay, attached.boot)
+			s := newSetting(t, attached.delay, "", attached.boot)
 			s.plain, s.short = attached.plain, attached.plain || testing.Short()
 			t.Run("ping", s.ping)
 			s.all(t)

@@ -18,7 +18,7 @@ func TestPrograms(t *testing.T) {
 	if os.Getenv("NDKLAB_INTEROP") == "" {
 		t.Skip("needs a virtual machine: `make interop` runs this")
 	}
-	s := newSetting(t, "delay: 1ms", bySockets)
+	s := newSetting(t, "delay: 1ms", "", bySockets)
 	s.short = testing.Short()
 	node, guest := s.node(t), s.foreign(t)
 	node.cases, guest.cases = s.cases(t)
