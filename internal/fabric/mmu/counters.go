@@ -1,0 +1,38 @@
+package mmu
+
+import "time"
+
+// Counters are those of a port and class, since the beginning. Rx and Tx are the port's: Rx is about
+// frames that came in and the pauses of what leaves here, Tx about frames sent and the pauses of what
+// comes in here.
+type Counters struct {
+	Packets, Bytes uint64 // that left by the port
+	Marked         uint64 // of those
+
+	// Drops has those of packets that came in by the port, for NoHeadroom and NoBuffer, and of
+	// packets that were to leave by it, for QueueFull and Storm.
+	Drops [verdicts]uint64
+
+	RxPause, TxPause             uint64        // PFC frames, those that end a pause included
+	RxPauseTime, TxPauseTime     time.Duration // from the frame that begins a pause to its end
+	RxTransitions, TxTransitions uint64        // pauses that ended
+	Storms                       uint64
+
+	QueuePeak    int64 // bytes that waited to leave by the port
+	IngressPeak  int64 // bytes that had come in by it, headroom included
+	HeadroomPeak int64 // of those, in the headroom
+}
+
+// Counters returns the counters of a port and class; pauses that last count as far as they have.
+func (s *Switch[P]) Counters(now time.Duration, port, class int) Counters {
+	s.advance(now)
+	p := &s.ports[port]
+	c := p.queues[class].counters
+	if p.paused>>class&1 != 0 {
+		c.RxPauseTime += now - p.queues[class].pausedAt
+	}
+	if p.told>>class&1 != 0 {
+		c.TxPauseTime += now - p.ingress[class].toldAt
+	}
+	return c
+}
