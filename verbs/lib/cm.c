@@ -197,6 +197,17 @@ static long get_event(struct cm_channel *channel, const void *command, size_t le
 	return status;
 }
 
+/* Whether the descriptor was closed while a call used the channel. */
+static bool is_closed(struct cm_channel *channel)
+{
+	bool closed;
+
+	pthread_mutex_lock(&naming);
+	closed = channel->fd >= channels_room || channels[channel->fd] != channel;
+	pthread_mutex_unlock(&naming);
+	return closed;
+}
+
 /* Returns the length of the command, or -errno. */
 static long run(struct cm_channel *channel, const void *command, size_t length)
 {
@@ -220,6 +231,8 @@ ssize_t cm_write(int fd, const void *command, size_t length)
 	if (!channel)
 		return write(fd, command, length);
 	n = run(channel, command, length);
+	if (n < 0 && is_closed(channel))
+		n = -EBADF; /* not what the engine says of a channel that it has no more */
 	release(channel);
 	if (n >= 0)
 		return n;

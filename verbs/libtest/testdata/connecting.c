@@ -10,14 +10,22 @@
 
 #define DEVICE "/dev/infiniband/rdma_cm"
 
+static int fd;
+
+static void close_meanwhile(void)
+{
+	CHECK(!cm_close(fd));
+}
+
 int main(void)
 {
 	struct rdma_ucm_cmd_hdr create = { .cmd = RDMA_USER_CM_CMD_CREATE_ID }, event = { .cmd = RDMA_USER_CM_CMD_GET_EVENT };
 	struct pollfd readable = { .events = POLLIN };
 	struct stub *stub;
 	struct stat st;
-	int fd = cm_open(DEVICE, O_RDWR | O_CLOEXEC), other, ends[2];
+	int other, ends[2];
 
+	fd = cm_open(DEVICE, O_RDWR | O_CLOEXEC);
 	CHECK(fd >= 0);
 	stub = find_stub();
 	CHECK(!cm_fstat(fd, &st) && S_ISCHR(st.st_mode));
@@ -44,6 +52,15 @@ int main(void)
 	errno = 0;
 	CHECK(cm_write(fd, &event, sizeof(event)) == -1 && errno == EBADF);
 	CHECK(cm_close(fd) == -1);
+
+	/* A thread closes the channel while another one is in a command: the engine knows it no more. */
+	fd = cm_open(DEVICE, O_RDWR | O_CLOEXEC);
+	CHECK(fd >= 0);
+	stub->on_command = close_meanwhile;
+	fail_next(stub, "command", EINVAL, 1);
+	errno = 0;
+	CHECK(cm_write(fd, &create, sizeof(create)) == -1 && errno == EBADF);
+	stub->on_command = NULL;
 
 	/* Other files are the kernel's. */
 	CHECK(!pipe(ends) && cm_write(ends[1], "hello", 5) == 5 && !cm_fstat(ends[0], &st) && S_ISFIFO(st.st_mode));

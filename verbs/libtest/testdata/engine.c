@@ -325,6 +325,8 @@ static long command(uint64_t channel UNUSED, const void *command, uint64_t lengt
 {
 	int status = enter(__func__);
 
+	if (stub.on_command)
+		stub.on_command();
 	if (status)
 		return -status;
 	memcpy(stub.command, command, length < sizeof(stub.command) ? length : sizeof(stub.command));

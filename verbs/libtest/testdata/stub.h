@@ -34,7 +34,8 @@ struct stub {
 	int completions;
 	struct ibv_wc wc[STUB_ROOM];
 
-	char command[512]; /* the command of an event channel that came last */
+	char command[512];	  /* the command of an event channel that came last */
+	void (*on_command)(void); /* what a test does meanwhile */
 
 	/* Of a test that takes the work queues of QPs: these, and what it does when something is posted by a call, and when
 	 * it is rung for. */
