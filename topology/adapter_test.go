@@ -91,8 +91,8 @@ func parseAdapter(t *testing.T, file string) map[string]string {
 }
 
 func TestAdapterKeys(t *testing.T) {
-	if n := reflect.TypeFor[Adapter]().NumField(); n != len(adapterRanges)+2 { // DCQCN and CNP
-		t.Errorf("%d fields of Adapter, but %d are tested", n, len(adapterRanges)+2)
+	if n := reflect.TypeFor[Adapter]().NumField(); n != len(adapterRanges)+3 { // DCQCN, CNP and PFC
+		t.Errorf("%d fields of Adapter, but %d are tested", n, len(adapterRanges)+3)
 	}
 	for _, k := range adapterRanges {
 		t.Run(k.key, func(t *testing.T) {

@@ -138,7 +138,9 @@ func chaosFits(m *mapping[chaosMap], c Chaos, links []Link) {
 	for _, i := range c.Links {
 		for end, from := range links[i].Endpoints {
 			before := len(m.errors)
-			fits(m.reader, &links[i], c.Set.Apply(links[i].Directions[end]), from.Node, m.at, m.is.set)
+			changed := c.Set.Apply(links[i].Directions[end])
+			fits(m.reader, &links[i], changed, from.Node, m.at, m.is.set)
+			fitsPort(m.reader, changed, from.Node, m.at, m.is.set)
 			if len(m.errors) > before {
 				return
 			}

@@ -152,7 +152,9 @@ func (i Impairment) checkRate() *ImpairmentError {
 		return wrong("queue", "1KiB to 1TiB", "queue %s is out of range", FormatSize(q.Bytes))
 	case q.Packets > maxPackets:
 		return wrong("queue", fmt.Sprintf("at most %d", maxPackets), "queue of %d packets is too large", q.Packets)
-	case e.Max == 0 && e.Min > 0 || e.Max > 0 && e.Max <= e.Min:
+	case !isProbability(e.Probability):
+		return wrong("ecn", "0 to 1", "ecn has the probability %v", e.Probability)
+	case e != (ECN{}) && e.Max <= e.Min:
 		return wrong("ecn", "max above min", "ecn has min %s and max %s", FormatSize(e.Min), FormatSize(e.Max))
 	case e.Max > maxBytes:
 		return wrong("ecn", "at most 1TiB", "ecn max %s is too large", FormatSize(e.Max))

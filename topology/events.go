@@ -279,6 +279,7 @@ func (r *eventReader) play(maps []*mapping[eventMap], events []Event) {
 			changed := e.Set.Apply(*direction)
 			if !changed.Equal(*direction) {
 				fits(r.reader, &links[e.Link], changed, from, maps[i].at, maps[i].is.set)
+				fitsPort(r.reader, changed, from, maps[i].at, maps[i].is.set)
 			}
 			*direction = changed
 		}

@@ -1,6 +1,8 @@
 package topology
 
 import (
+	"fmt"
+
 	"gopkg.in/yaml.v3"
 )
 
@@ -37,6 +39,24 @@ func made[T, S any](of form[S], make func(S) T) form[T] {
 		v, err := of.parse(text)
 		return make(v), err
 	}}
+}
+
+// orWord is the form with a word that stands for a value beside the others, which are called what in
+// messages.
+func (f form[T]) orWord(word string, is T, what string) form[T] {
+	return form[T]{
+		schema: func() schema { return anyOf(oneWord(word), f.schema()) },
+		ranges: f.ranges,
+		parse: func(text string) (T, error) {
+			switch {
+			case text == word:
+				return is, nil
+			case !number().MatchString(text):
+				return is, fmt.Errorf("found %s, expected %s or %s", quote(text), word, what)
+			}
+			return f.parse(text)
+		},
+	}
 }
 
 // maxItems bounds the items of a list: aliases take 3 bytes of a file each, and what
@@ -97,7 +117,11 @@ func withPlaces[M any](p *mapping[M]) *mapping[M] { return p }
 
 // onlyMap is mapOf for what cannot be nothing at all.
 func onlyMap[T, M any](example string, t func() *keyTable[M], full func(*mapping[M]) T) form[T] {
-	f := mapOf(t, full)
+	return neverNothing(example, mapOf(t, full))
+}
+
+// neverNothing is maps, where nothing at all is none of them.
+func neverNothing[T any](example string, f form[T]) form[T] {
 	read := f.read
 	f.read = func(r *reader, n *yaml.Node) (v T) {
 		if n.Kind != yaml.MappingNode {

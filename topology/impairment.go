@@ -84,10 +84,11 @@ type Queue struct {
 
 // ECN is marking of ECN-capable packets (Congestion Experienced): none while Min
 // or less waits in the queue, all from Max on, in between a share that grows
-// evenly. Bytes; Max 0 is no marking.
+// evenly, to Probability. Bytes; Max 0 is no marking.
 type ECN struct {
-	Min uint64 `json:"min,omitempty"`
-	Max uint64 `json:"max,omitempty"`
+	Min         uint64  `json:"min,omitempty"`
+	Max         uint64  `json:"max,omitempty"`
+	Probability float64 `json:"probability,omitempty"` // 0: 1
 }
 
 // Flap cuts the direction for the last Down of each Period. Periods count from

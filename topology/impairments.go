@@ -120,7 +120,7 @@ var impairmentKeys = sync.OnceValue(func() []impairmentKey {
 		setting("queue", queueForm, func(i *Impairment) *Queue { return &i.Queue }, func(c *Change) **Queue { return &c.Queue },
 			equal, Queue.format, "what may wait for `rate`; what comes when it is full is dropped: `4MiB`, `1000packets`, or both in a map of `bytes` and `packets`, `{bytes: 4MiB, packets: 1000}`; no less than a packet of the MTU takes on a wire. Absent: 50 ms of the rate, and 4 MiB at least").atPorts(),
 		setting("ecn", ecnForm, func(i *Impairment) *ECN { return &i.ECN }, func(c *Change) **ECN { return &c.ECN },
-			equal, ECN.format, "`{min: 100KiB, max: 400KiB}`: ECN-capable packets are marked if more than `min` waits in the queue, all from `max` on, in between a share that grows evenly. RDMA packets are ECN-capable only from adapters with [`congestion: dcqcn`](#congestion-control)").atPorts(),
+			equal, ECN.format, "`{min: 100KiB, max: 400KiB}`: ECN-capable packets are marked if more than `min` waits in the queue, all from `max` on, in between a share that grows evenly, up to all or to `probability`. RDMA packets are ECN-capable only from adapters with [`congestion: dcqcn`](#congestion-control)").atPorts(),
 		setting("cut", yes, func(i *Impairment) *bool { return &i.Cut }, func(c *Change) **bool { return &c.Cut },
 			equal, inWords(strconv.FormatBool), "`true`: nothing arrives, though the ends keep their carrier"),
 		setting("flap", flapForm, func(i *Impairment) *Flap { return &i.Flap }, func(c *Change) **Flap { return &c.Flap },
@@ -348,11 +348,17 @@ var ecnTable = sync.OnceValue(func() *keyTable[ECN] {
 		keys: []key[ECN]{
 			one("min", mark, func(m *ECN) *uint64 { return &m.Min }, "above which packets are marked"),
 			one("max", mark, func(m *ECN) *uint64 { return &m.Max }, "from which all are"),
+			one("probability", share(1e-9), func(m *ECN) *float64 { return &m.Probability }, "share of packets that is marked just below `max`, $range").orElse("100%"),
 		},
 	}
 })
 
-var ecnForm = onlyMap("{min: 100KiB, max: 400KiB}", ecnTable, itself)
+var ecnForm = onlyMap("{min: 100KiB, max: 400KiB}", ecnTable, func(m *mapping[ECN]) ECN {
+	if m.is.Probability == 1 { // the default
+		m.is.Probability = 0
+	}
+	return m.is
+})
 
 var flapTable = sync.OnceValue(func() *keyTable[Flap] {
 	return &keyTable[Flap]{
@@ -382,11 +388,18 @@ func (e *ImpairmentError) place(at *yaml.Node, impairments ...impairment) *yaml.
 // fits reports what is wrong with an impairment of a link, of packets from who,
 // where the impairments that it is made of give it, or at.
 func fits(r *reader, l *Link, i Impairment, who string, at *yaml.Node, of ...impairment) {
-	if slices.ContainsFunc(of, func(i impairment) bool { return i.broken }) {
+	if slices.ContainsFunc(of, impairment.isBroken) {
 		return
 	}
 	var bad *ImpairmentError
 	if errors.As(i.Check(), &bad) || errors.As(l.Engine.Check(i, l.Offload), &bad) || errors.As(l.CheckQueue(i), &bad) {
-		r.errorf(bad.place(at, of...), "packets from %s: %s, expected %s", who, bad.Found, bad.Expected)
+		bad.report(r, who, at, of)
 	}
 }
+
+// report reports the error about an impairment of packets from who.
+func (e *ImpairmentError) report(r *reader, who string, at *yaml.Node, of []impairment) {
+	r.errorf(e.place(at, of...), "packets from %s: %s, expected %s", who, e.Found, e.Expected)
+}
+
+func (i impairment) isBroken() bool { return i.broken }

@@ -62,7 +62,9 @@ func (d drawer) draw(t *rapid.T, s schema) any {
 		items := []any{}
 		least, _ := s["minItems"].(int)
 		for range rapid.IntRange(least, min(least+2, int(bound64(s["maxItems"], 9)))).Draw(t, "items") {
-			items = append(items, d.draw(t, s["items"].(schema)))
+			if is := d.draw(t, s["items"].(schema)); s["uniqueItems"] == nil || !slices.Contains(items, is) {
+				items = append(items, is)
+			}
 		}
 		return items
 	case "object": // of names

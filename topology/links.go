@@ -33,6 +33,10 @@ func indexNodes(r *reader, t *Topology) *nameIndex {
 // links checks endpoints and applies defaults, ports and directions.
 func (r *reader) links(m topologyMap, t *Topology, ports map[string][]portMap) *nameIndex {
 	l := indexNodes(r, t)
+	r.buffered = make(map[string]bool)
+	for _, n := range t.Nodes {
+		r.buffered[n.Name] = n.Buffer != nil
+	}
 	used := make(map[Endpoint]*yaml.Node)
 	for i, link := range m.links {
 		var of [2][]portMap // of the two ends
@@ -83,7 +87,7 @@ func (r *reader) links(m topologyMap, t *Topology, ports map[string][]portMap) *
 			l.broken = true
 			continue
 		}
-		directions(r, &l.links[i], link, of)
+		directions(r, &l.links[i], all, of)
 	}
 	return l
 }
@@ -110,7 +114,11 @@ func resolveLink(all layers[linkMap], ports [2][]portMap) Link {
 
 // directions gives each direction of a link, whose endpoints are known by now, its
 // faults, and checks what became of it.
-func directions(r *reader, l *Link, link *mapping[linkMap], ports [2][]portMap) {
+func directions(r *reader, l *Link, all layers[linkMap], ports [2][]portMap) {
+	link, defaults := all[0], impairment{}
+	if all[1] != nil {
+		defaults = all[1].is.impairment
+	}
 	from, to, m := l.Endpoints[0].Node, l.Endpoints[1].Node, &link.is
 	for _, s := range m.impairment.senders {
 		if s.ok && !r.is(s, from) && !r.is(s, to) {
@@ -126,6 +134,8 @@ func directions(r *reader, l *Link, link *mapping[linkMap], ports [2][]portMap) 
 	if !backward.Equal(*forward) {
 		fits(r, l, *backward, to, link.at, impairments(ports[1], m.reverse, m.impairment)...)
 	}
+	fitsPort(r, *forward, from, link.at, append(impairments(ports[0], m.impairment), defaults)...)
+	fitsPort(r, *backward, to, link.at, append(impairments(ports[1], m.reverse, m.impairment), defaults)...)
 }
 
 // impairments returns the parts of a direction, that of more precedence first.

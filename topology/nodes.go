@@ -147,6 +147,7 @@ func (r *nodeReader) fitsKind(n nodeMap, all layers[nodeMap]) {
 	} else {
 		report(all.find("stp").at, "stp is given to %s, which is a %s, expected a switch: only switches have a spanning tree", n.Name, n.Kind)
 	}
+	r.fitsBuffer(n, all)
 	if n.Kind == Host {
 		report(all.find("port").at, "a port is given to %s, which is a host, expected a switch or router: how a host's packets fare is said by its links", n.Name)
 		return

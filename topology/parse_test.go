@@ -339,7 +339,7 @@ topology:
 						Impairment{
 							Delay: time.Millisecond, Jitter: Jitter{Spread: 50 * time.Microsecond, Distribution: Normal},
 							Loss: Loss{0.01, 5, 100, []uint64{3, 17}}, Duplicate: 0.001, Reorder: Reorder{0.01, 3}, Corrupt: Corrupt{0.001, true, 2},
-							Rate: 1e9, Burst: 64 << 10, Queue: Queue{1 << 20, 1000}, ECN: ECN{100 << 10, 400 << 10}, Cut: true, Flap: Flap{time.Second, 100 * time.Millisecond},
+							Rate: 1e9, Burst: 64 << 10, Queue: Queue{1 << 20, 1000}, ECN: ECN{Min: 100 << 10, Max: 400 << 10}, Cut: true, Flap: Flap{time.Second, 100 * time.Millisecond},
 							Faults: []Fault{
 								{Match: Match{Opcodes: []uint8{0x11, 0x12, 0xd1}, Syndromes: []string{"nak"}, Packets: []uint64{3}}, Action: Drop},
 								{Match: Match{PSN: &PSNs{5, 20}}, Action: Corrode},

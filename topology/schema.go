@@ -114,7 +114,7 @@ var defaultsTable = sync.OnceValue(func() *keyTable[defaultsMap] {
 	}
 })
 
-var nodeDefaultsTable = nodeTableOf("the node defaults", "", "adapter", "stp", "port")
+var nodeDefaultsTable = nodeTableOf("the node defaults", "", "adapter", "stp", "port", "buffer", "priorities", "watchdog")
 
 var linkDefaultsTable = linksTable("the link defaults")
 
@@ -158,7 +158,7 @@ var (
 // nodeTableOf is the keys of a node but some. Def is the name of the schema, if it has one.
 func nodeTableOf(what, def string, less ...string) func() *keyTable[nodeMap] {
 	return sync.OnceValue(func() *keyTable[nodeMap] {
-		return &keyTable[nodeMap]{what: what, noun: strings.TrimPrefix(strings.TrimPrefix(what, "a "), "the "), def: def, keys: keysWithout(slices.Concat(nodeKeys(), setupKeys()), less...)}
+		return &keyTable[nodeMap]{what: what, noun: strings.TrimPrefix(strings.TrimPrefix(what, "a "), "the "), def: def, keys: keysWithout(slices.Concat(nodeKeys(), bufferKeys(), setupKeys()), less...)}
 	})
 }
 

@@ -94,7 +94,9 @@ func TestSettings(t *testing.T) {
 		{"burst=64KiB|queue=4MiB", Change{Burst: new(uint64(64 << 10)), Queue: &Queue{Bytes: 4 << 20}}, "burst 64KiB, queue 4MiB", ""},
 		{"queue=1000packets", Change{Queue: &Queue{Packets: 1000}}, "queue 1000packets", ""},
 		{"queue={bytes: 4MiB, packets: 1000}", Change{Queue: &Queue{4 << 20, 1000}}, "queue 4MiB or 1000packets", ""},
-		{"ecn={min: 100KiB, max: 400KiB}", Change{ECN: &ECN{100 << 10, 400 << 10}}, "ecn from 100KiB to 400KiB", ""},
+		{"ecn={min: 100KiB, max: 400KiB}", Change{ECN: &ECN{Min: 100 << 10, Max: 400 << 10}}, "ecn from 100KiB to 400KiB", ""},
+		{"ecn={min: 100KiB, max: 400KiB, probability: 20%}", Change{ECN: &ECN{100 << 10, 400 << 10, 0.2}}, "ecn from 100KiB to 400KiB with up to 20%", ""},
+		{"ecn={min: 0B, max: 1KiB, probability: 100%}", Change{ECN: &ECN{Max: 1 << 10}}, "ecn from 0B to 1KiB", "ecn={min: 0B, max: 1KiB}"},
 		{"cut=true", Change{Cut: new(true)}, "cut true", ""},
 		{"cut=false", Change{Cut: new(false)}, "cut false", ""},
 		{"flap={period: 1s, down: 100ms}", Change{Flap: &Flap{time.Second, 100 * time.Millisecond}}, "flap 100ms of every 1s", ""},
@@ -261,7 +263,7 @@ func drawChange(t *rapid.T) Change {
 	i.Burst = rapid.Uint64Range(0, maxBytes).Draw(t, "burst")
 	i.Queue = Queue{rapid.OneOf(rapid.Just(uint64(0)), size).Draw(t, "bytes"), rapid.Uint64Range(0, maxPackets).Draw(t, "packets")}
 	least := rapid.Uint64Range(0, maxBytes-1).Draw(t, "min")
-	i.ECN = ECN{least, rapid.Uint64Range(least+1, maxBytes).Draw(t, "max")}
+	i.ECN = ECN{least, rapid.Uint64Range(least+1, maxBytes).Draw(t, "max"), rapid.SampledFrom([]float64{0, 0.2, 1e-9}).Draw(t, "probability")}
 	i.Cut = rapid.Bool().Draw(t, "cut")
 	period := rapid.Int64Range(int64(minPeriod), int64(maxPeriod)).Draw(t, "period")
 	i.Flap = Flap{time.Duration(period), time.Duration(rapid.Int64Range(1, period).Draw(t, "down"))}
@@ -317,7 +319,7 @@ func TestKeysAreTheSameEverywhere(t *testing.T) {
 		"delay=3s", "jitter=50us", "jitter={file: good.txt}", "jitter={samples: [1ms, -1ms]}", "jitter={spread: 1ms, distribution: pareto}",
 		"loss=1%", "loss={rate: 1%, burst: 5}", "loss={every: 7}", "loss={packets: [3, 17]}",
 		"duplicate=1%", "reorder={probability: 1%, depth: 3}", "corrupt={probability: 1%, where: anywhere, bits: 2}",
-		"rate=400gbit", "burst=64KiB", "queue=1MiB", "queue=100packets", "ecn={min: 1KiB, max: 2KiB}", "cut=true", "flap={period: 1s, down: 100ms}",
+		"rate=400gbit", "burst=64KiB", "queue=1MiB", "queue=100packets", "ecn={min: 1KiB, max: 2KiB}", "ecn={min: 1KiB, max: 2KiB, probability: 5%}", "cut=true", "flap={period: 1s, down: 100ms}",
 		"faults=[{match: {opcode: ack, qp: 0x12, psn: 0xfffff0-0xf, nth: 3}, action: delay, delay: 1ms}, {match: {cm: REQ}, action: corrupt}]",
 	} {
 		key, value, _ := strings.Cut(setting, "=")

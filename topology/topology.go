@@ -76,6 +76,9 @@ type Node struct {
 	Restart      bool    // not of a switch: when its agent has died it is started again
 	NoVerbs      bool    // programs for RDMA are not to find a host's adapter
 	Adapter      Adapter
+	Buffer       *Buffer     `json:",omitempty"` // of a switch or router; nil: each port has a queue of its own
+	Priorities   *Priorities `json:",omitempty"` // of one with a Buffer; nil: as the preset has them
+	Watchdog     *Watchdog   `json:",omitempty"` // likewise; nil: none
 	Setup        Setup       // of a host or router
 	Interfaces   []Interface // one per link that ends here
 	// Routes lead to all subnets that the node reaches through routers, beside
@@ -166,6 +169,7 @@ type Adapter struct {
 	DCQCN      *DCQCN      `json:",omitempty"` // nil: PresetConnectX
 	DSCP       *uint32     `json:",omitempty"` // of packets of reliable connections; nil: 26 with CongestionDCQCN, else 0
 	CNP        *CNP        `json:",omitempty"` // nil: that of the preset
+	PFC        *[]uint32   `json:",omitempty"` // priorities that it pauses, and for which it asks its switch to pause; nil: none
 }
 
 // An Endpoint is one end of a link.

@@ -22,6 +22,7 @@ type reader struct {
 	sources    map[string][]byte          // content of files, by path
 	seen       func(what string)          // told of every map that is read; nil but in tests
 	needs      []Need                     // met so far
+	buffered   map[string]bool            // names of nodes with a buffer
 }
 
 // A val is a value with its place in the file.

@@ -156,7 +156,12 @@ func (e ECN) format() (value, text string) {
 		return none, none
 	}
 	least, most := FormatSize(e.Min), FormatSize(e.Max)
-	return flow("min", least, "max", most), "from " + least + " to " + most
+	probability, text := "", "from "+least+" to "+most
+	if e.Probability != 0 {
+		probability = FormatPercent(e.Probability)
+		text += " with up to " + probability
+	}
+	return flow("min", least, "max", most, "probability", probability), text
 }
 
 func (f Flap) format() (value, text string) {

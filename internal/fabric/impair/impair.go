@@ -36,6 +36,7 @@
 package impair
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -260,7 +261,7 @@ func (d *Direction) marks(found uint64) bool {
 	case found >= e.Max:
 		return true
 	}
-	return d.draws.chance(ofMark, d.place, float64(found-e.Min)/float64(e.Max-e.Min))
+	return d.draws.chance(ofMark, d.place, cmp.Or(e.Probability, 1)*float64(found-e.Min)/float64(e.Max-e.Min))
 }
 
 // A flap is a topology.Flap that took effect at an instant.

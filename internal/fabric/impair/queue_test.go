@@ -1,6 +1,8 @@
 package impair
 
 import (
+	"cmp"
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -205,26 +207,33 @@ func TestMarksBetweenThresholds(t *testing.T) {
 	// Each round fills the queue anew, with packets of 1000 bytes each 10 s.
 	frame := 1000 - framing
 	const rounds = 20_000
-	d := direction(9, "link", 0, topology.Impairment{Rate: 8_000_000, ECN: topology.ECN{Min: 2000, Max: 10_000}})
-	var marks [15]int // by packets in the queue
-	for round := range rounds {
-		at := time.Duration(round) * 10 * time.Second
-		for i := range marks {
-			p := packet(frame)
-			p.ECT = true
-			if d.Packet(p, at).Mark {
-				marks[i]++
+	for _, probability := range []float64{0, 1, 0.2} {
+		d := direction(9, "link", 0, topology.Impairment{Rate: 8_000_000, ECN: topology.ECN{Min: 2000, Max: 10_000, Probability: probability}})
+		var marks [15]int // by packets in the queue
+		for round := range rounds {
+			at := time.Duration(round) * 10 * time.Second
+			for i := range marks {
+				p := packet(frame)
+				p.ECT = true
+				if d.Packet(p, at).Mark {
+					marks[i]++
+				}
+			}
+			if v := d.Packet(packet(frame), at); v.Mark {
+				t.Fatal("a packet was marked that may not be")
 			}
 		}
-		if v := d.Packet(packet(frame), at); v.Mark {
-			t.Fatal("a packet was marked that may not be")
+		most := cmp.Or(probability, 1)
+		for i, n := range marks {
+			want := most * max(0, float64(i-2)/8)
+			if i >= 10 {
+				want = 1
+			}
+			within(t, fmt.Sprintf("marked by up to %v", most), n, rounds, want)
 		}
 	}
-	for i, n := range marks {
-		within(t, "marked", n, rounds, min(1, max(0, float64(i-2)/8)))
-	}
 	// Both thresholds may be the same.
-	d = direction(9, "link", 0, topology.Impairment{Rate: 8_000_000, ECN: topology.ECN{Min: 2000, Max: 2000}})
+	d := direction(9, "link", 0, topology.Impairment{Rate: 8_000_000, ECN: topology.ECN{Min: 2000, Max: 2000}})
 	for i := range 5 {
 		p := packet(frame)
 		p.ECT = true

@@ -28,6 +28,9 @@ type Run struct {
 	Nodes     []Node     `json:"nodes"`
 	Links     []Link     `json:"links"`
 	Checks    []Check    `json:"checks"`
+	// Buffers are those of nodes that have one, and Deadlocks what came of their pauses.
+	Buffers   []Buffer   `json:"buffers,omitempty"`
+	Deadlocks []Deadlock `json:"deadlocks,omitempty"`
 	// Problems are failures that are no workload's or check's: a node that
 	// died, an engine that could not keep up. A run with any has not passed.
 	Problems []string `json:"problems,omitempty"`
