@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"gopkg.in/yaml.v3"
 )
@@ -84,6 +85,8 @@ var adapterTable = sync.OnceValue(func() *keyTable[Adapter] {
 		limit("go_back_n", yes, func(a *Adapter) **bool { return &a.GoBackN }, "`true`: after a loss everything behind it is sent again, as with adapters of other makes; else, between two adapters of a lab, only what is missing"),
 		limit("reorder_buffer", sized[uint32](sizes, 64<<10, 1<<30), func(a *Adapter) **uint32 { return &a.ReorderBuffer }, "$range, `128MiB` if absent: what all queue pairs of the node together may keep of packets that arrive before one that is missing. What finds no room is dropped as if it were lost, and counted as `early_dropped`"),
 		limit("pend", yes, func(a *Adapter) **bool { return &a.Pend }, "`true`: creates and requests complete by callback, even where they could at once, as with drivers of hardware"),
+		limit("receive_rate", parameterRate, func(a *Adapter) **uint64 { return &a.ReceiveRate }, "in a simulation: the rate at which it takes what has arrived, $range, as an adapter whose bus or memory is slower than its link; beside a [shared buffer](#shared-buffers-and-pfc) or with `pfc`. Half of `receive_buffer` may wait before it asks for a pause; absent: it takes all at once"),
+		limit("turnaround", parameterTimes(0), func(a *Adapter) **time.Duration { return &a.Turnaround }, "in a simulation: from when a packet arrives until the adapter has it, $range, and up to half of that more at random; absent: 8us, the time that a machine takes which is told of packets by interrupts. Adapters in hardware take less than 1us"),
 	}, congestionKeys(), []key[Adapter]{
 		// It is a field of NDK_ADAPTER_INFO, so that it will be looked for here.
 		{name: "rdma_technology", read: func(r *reader, n *yaml.Node) func(*Adapter) {

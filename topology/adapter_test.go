@@ -64,6 +64,8 @@ var adapterRanges = []struct {
 	{"pend", "Pend", "false", "true", "false", "true", "0", "yes"},
 
 	{"congestion", "Congestion", "window", "dcqcn", `"window"`, `"dcqcn"`, "0", "cubic"},
+	{"receive_rate", "ReceiveRate", "1kbit", "1tbit", "1000", "1000000000000", "999bit", "1001gbit"},
+	{"turnaround", "Turnaround", "0us", "10s", "0", "10000000000", "-1us", "11s"},
 	{"dscp", "DSCP", "0", "63", "0", "63", "-1", "64"},
 }
 

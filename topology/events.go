@@ -74,6 +74,13 @@ func (r *eventReader) event(m *mapping[eventMap]) Event {
 			e.Timeout = defaultCommandTimeout
 		}
 		r.runsCommands(m.word("node"))
+	case m.has("storm"):
+		storm := m.is.storm
+		if !m.has("priority") {
+			storm.Priority = defaultStorm
+		}
+		r.hasAdapter(m.word("storm"))
+		e.Storm = &storm
 	case m.ok("snapshot"):
 		at := m.place("snapshot")
 		if first := r.snapshots[e.Snapshot]; first != nil {

@@ -150,6 +150,7 @@ type Event struct {
 
 	Node       string     // of NodeAction, and of Command
 	NodeAction NodeAction // "" if nothing happens to a node
+	Storm      *Storm     // of Node's adapter; nil: none
 
 	Workload string // that starts or stops; "" if none does
 	Stop     bool   // it stops
@@ -164,6 +165,12 @@ type Event struct {
 
 // OfLink reports whether the event changes a link, so that Link has a meaning.
 func (e *Event) OfLink() bool { return e.Down || e.Up || e.Reset || e.Set != (Change{}) }
+
+// A Storm is that of a host's adapter, which asks its neighbours to pause a priority whatever it receives.
+type Storm struct {
+	Priority uint32
+	For      time.Duration
+}
 
 // A NodeAction is one thing that a timeline does to a node.
 type NodeAction string

@@ -18,8 +18,12 @@ type eventMap struct {
 	Event
 	when      *mapping[Trigger]
 	set       impairment
+	storm     Storm
 	partition [][]val[string]
 }
+
+// defaultStorm is that of data with DCQCN (DefaultDSCPClasses).
+const defaultStorm = 3
 
 // defaultCommandTimeout is that of a command of the timeline or of a check if the file has none.
 const defaultCommandTimeout = time.Minute
@@ -44,7 +48,7 @@ var (
 )
 
 // eventActions are the keys of all that can happen, of which an entry has one.
-var eventActions = []string{"set", "reset", "cut", "down", "up", "partition", "heal", "stop", "start", "restart", "kill", "pause", "resume", "exec", "snapshot", "mark"}
+var eventActions = []string{"set", "reset", "cut", "down", "up", "partition", "heal", "stop", "start", "restart", "kill", "pause", "resume", "storm", "exec", "snapshot", "mark"}
 
 var eventTable = sync.OnceValue(func() *keyTable[eventMap] {
 	return &keyTable[eventMap]{
@@ -73,6 +77,9 @@ var eventTable = sync.OnceValue(func() *keyTable[eventMap] {
 			actionKey(KillNode, "a node that crashes"),
 			actionKey(PauseNode, "a node that hangs: it stops where it is"),
 			actionKey(ResumeNode, "a node that goes on from there"),
+			one("storm", anyText, func(m *eventMap) *string { return &m.Node }, "in a simulation: a host whose adapter asks its neighbours to pause without end, as a broken one does"),
+			one("priority", priority, func(m *eventMap) *uint32 { return &m.storm.Priority }, "with `storm`: the priority that is to pause, $range").orElse("3"),
+			one("for", interval, func(m *eventMap) *time.Duration { return &m.storm.For }, "with `storm`: how long"),
 			one("exec", commandForm, func(m *eventMap) *[]string { return &m.Command }, "a command that runs in a host or router: text for `sh -c`, or a list of the program and its arguments. If its status is not 0, the run fails"),
 			one("node", anyText, func(m *eventMap) *string { return &m.Node }, "with `exec`: where it runs"),
 			one("timeout", runTime, func(m *eventMap) *time.Duration { return &m.Timeout }, "with `exec`: the run fails if the command has not ended by then").orElse("1m"),
@@ -106,6 +113,7 @@ func eventRules(_ *keyTable[eventMap], s schema) {
 		rule(schema{"required": []string{"link"}}, schema{}, schema{"properties": bars([]string{"from"})}),
 		rule(has("down", "up"), schema{"properties": bars([]string{"from"})}, nil),
 		rule(has("exec"), schema{"required": []string{"node"}}, schema{"properties": bars([]string{"node", "timeout"})}),
+		rule(has("storm"), schema{"required": []string{"for"}}, schema{"properties": bars([]string{"priority", "for"})}),
 	}
 }
 
@@ -148,6 +156,9 @@ func markText(text string) (string, error) {
 	return text, nil
 }
 
+// eventParts are the keys that say more of an action: one that it needs, and one that it may have.
+type eventParts struct{ needs, also string }
+
 // eventAgrees reports keys of an entry that are absent, and those that do not stand with
 // others.
 func eventAgrees(m *mapping[eventMap]) {
@@ -181,12 +192,14 @@ func eventAgrees(m *mapping[eventMap]) {
 	if from := m.place("from"); from != nil && (link == nil || !slices.Contains(directedActions, action)) {
 		m.errorf(from, "from stands with %s, expected it only with a link and one of %s", action, strings.Join(directedActions, ", "))
 	}
-	if action == "exec" {
-		m.required("exec", "node")
-		return
-	}
-	for _, g := range m.among("node", "timeout") {
-		m.errorf(g.at, "%s stands with %s, expected it only with exec", g.key, action)
+	for of, keys := range map[string]eventParts{"exec": {needs: "node", also: "timeout"}, "storm": {needs: "for", also: "priority"}} {
+		if action == of {
+			m.required(of, keys.needs)
+			continue
+		}
+		for _, g := range m.among(keys.needs, keys.also) {
+			m.errorf(g.at, "%s stands with %s, expected it only with %s", g.key, action, of)
+		}
 	}
 }
 

@@ -297,6 +297,8 @@ func describe(t *topology.Topology, e *topology.Event) string {
 		text = fmt.Sprintf("mark %q", e.Mark)
 	case e.NodeAction != "":
 		text = describeAction(e)
+	case e.Storm != nil:
+		text = fmt.Sprintf("storm of pauses of priority %d by node %s, for %s", e.Storm.Priority, e.Node, topology.FormatDuration(e.Storm.For))
 	case len(e.Partition) > 0:
 		var sets []string
 		for _, set := range e.Partition {
