@@ -27,6 +27,7 @@ const (
 	CaptureDone      = "capture-done"
 	Captured         = "captured"
 	SpanningTree     = "spanning-tree"
+	Deadlock         = "deadlock"
 	Warning          = "warning"
 	EventsLost       = "events-lost"
 )
@@ -65,6 +66,7 @@ var Kinds = []Kind{
 	{Name: CaptureDone, Means: "they are recorded no more"},
 	{Name: Captured, Means: "a capture of the topology is complete"},
 	{Name: SpanningTree, Means: "the switches look for loops, or are done"},
+	{Name: Deadlock, Means: "queues that are paused wait for each other, and none moves"},
 	{Name: Warning, Means: "something has no effect, and why"},
 	{Name: EventsLost, Means: "events came faster than they were read"},
 }

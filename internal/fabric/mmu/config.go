@@ -62,7 +62,8 @@ type Watchdog struct {
 }
 
 const (
-	mostQuanta  = math.MaxUint16
+	// MostQuanta is the longest pause that a PFC frame asks for.
+	MostQuanta  = math.MaxUint16
 	quantumBits = 512 // 802.1Qbb
 	maxBytes    = math.MaxInt32
 	maxSize     = 1 << 50 // bytes

@@ -84,7 +84,7 @@ func TestTrident2(t *testing.T) {
 	for i := range lines {
 		lines[i] = Line{Rate: 40e9, Delay: time.Microsecond, MaxFrame: 1048}
 	}
-	c, err := Preset("trident2", 0xff, lines)
+	c, err := Preset("trident2", classSet(0xff), lines)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestTrident2(t *testing.T) {
 func TestPresets(t *testing.T) {
 	lines := []Line{{Rate: 40e9, Delay: 1000, MaxFrame: 1048}, {Rate: 100e9, Delay: 1000, MaxFrame: 1048}}
 	for _, name := range presetNames {
-		c, err := Preset(name, 0, lines)
+		c, err := Preset(name, nil, lines)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,11 +143,14 @@ func TestPresets(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Preset("tomahawk", 0, lines); err == nil || !strings.Contains(err.Error(), "hpcc, trident2, sonic") {
+	if _, err := Preset("tomahawk", nil, lines); err == nil || !strings.Contains(err.Error(), "hpcc, trident2, sonic") {
 		t.Errorf("error %v", err)
 	}
 	lines[0].Delay = time.Second
-	if _, err := Preset("hpcc", 0, lines); err == nil {
+	if _, err := Preset("hpcc", nil, lines); err == nil {
 		t.Error("headroom for a second in 12 MiB")
 	}
 }
+
+// classSet returns classes as Preset takes them.
+func classSet(classes uint8) *uint8 { return &classes }

@@ -76,6 +76,7 @@ type Switch[P any] struct {
 	shared int64 // bytes that are neither reserve nor headroom
 	used   int64 // of those
 	queued int64 // bytes of all packets
+	peak   int64 // the most of queued
 	ports  []port[P]
 	held   []int64 // bytes by (in, out, class); see at
 
@@ -151,7 +152,7 @@ type Departure[P any] struct {
 // New returns a switch with nothing in it, or the reason why there cannot be one with such settings.
 func New[P any](c Config) (*Switch[P], error) {
 	if c.Quanta == 0 {
-		c.Quanta = mostQuanta
+		c.Quanta = MostQuanta
 	}
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -225,6 +226,7 @@ func (s *Switch[P]) Arrive(now time.Duration, in, out, class, bytes int, ect boo
 	q.bytes += int64(bytes)
 	q.counters.QueuePeak = max(q.counters.QueuePeak, q.bytes)
 	s.queued += int64(bytes)
+	s.peak = max(s.peak, s.queued)
 	s.held[s.at(in, out, class)] += int64(bytes)
 	if to.filled&bit == 0 {
 		to.filled |= bit
@@ -373,6 +375,12 @@ func (s *Switch[P]) Wake() (port int, ok bool) {
 	}
 	return s.woken.pop(), true
 }
+
+// Pauses reports whether the neighbour at a port has paused a class.
+func (s *Switch[P]) Pauses(out, class int) bool { return s.ports[out].paused>>class&1 != 0 }
+
+// Peak returns the most bytes that the switch has held at once.
+func (s *Switch[P]) Peak() int64 { return s.peak }
 
 // Queued returns the bytes that wait to leave by a port in a class.
 func (s *Switch[P]) Queued(out, class int) int64 { return s.ports[out].queues[class].bytes }

@@ -70,7 +70,7 @@ func TestFixedThresholds(t *testing.T) {
 	s.arrive(t, 0, 0, 1, 3, 9, Admitted)
 	s.pauses(t, 0, 0, 3, -1)
 	s.arrive(t, 0, 0, 1, 3, 1, Admitted) // 10,000 bytes: XOFF
-	s.pauses(t, 0, 0, 3, mostQuanta)
+	s.pauses(t, 0, 0, 3, MostQuanta)
 	s.pauses(t, 0, 1, 3, -1)             // nobody else is asked
 	s.arrive(t, 0, 0, 1, 3, 3, Admitted) // into the headroom
 	s.arrive(t, 0, 0, 1, 3, 2, NoHeadroom)
@@ -99,12 +99,12 @@ func TestDynamicThreshold(t *testing.T) {
 	s.arrive(t, 0, 0, 2, 3, 31, Admitted)
 	s.pauses(t, 0, 0, 3, -1)
 	s.arrive(t, 0, 0, 2, 3, 1, Admitted)
-	s.pauses(t, 0, 0, 3, mostQuanta)
+	s.pauses(t, 0, 0, 3, MostQuanta)
 	// Another finds 60,000 free: used = (60,000 - used)/2 at 20,000.
 	s.arrive(t, 0, 1, 2, 3, 21, Admitted)
 	s.pauses(t, 0, 1, 3, -1)
 	s.arrive(t, 0, 1, 2, 3, 1, Admitted)
-	s.pauses(t, 0, 1, 3, mostQuanta)
+	s.pauses(t, 0, 1, 3, MostQuanta)
 	// Without headroom what comes now is lost.
 	s.arrive(t, 0, 1, 2, 3, 1, NoHeadroom)
 	// The first goes on when used + 2,000 <= (70,000 - used)/2: at 22,000. It leaves first.
@@ -134,7 +134,7 @@ func TestPauseTakenBack(t *testing.T) {
 	s.leave(t, 0, 1, 2)
 	s.pauses(t, 0, 0, 3, -1)
 	s.arrive(t, 0, 0, 1, 3, 2, Admitted)
-	s.pauses(t, 0, 0, 3, mostQuanta)
+	s.pauses(t, 0, 0, 3, MostQuanta)
 	s.leave(t, 0, 1, 2)
 	s.arrive(t, 0, 0, 1, 3, 2, Admitted)
 	s.pauses(t, 0, 0, 3, -1)
@@ -219,7 +219,7 @@ func TestDropAsksForPause(t *testing.T) {
 	s.arrive(t, 0, 0, 1, 3, 5, Admitted)
 	s.pauses(t, 0, 0, 3, -1)
 	s.arrive(t, 0, 0, 1, 3, 1, NoHeadroom)
-	s.pauses(t, 0, 0, 3, mostQuanta)
+	s.pauses(t, 0, 0, 3, MostQuanta)
 	s.leave(t, 0, 1, 1)
 	s.pauses(t, 0, 0, 3, 0)
 }
@@ -228,7 +228,7 @@ func TestFramesAreOfAllClasses(t *testing.T) {
 	s := switchOf(t, 2, 1<<20, lossless, nil)
 	s.arrive(t, 0, 0, 1, 3, 10, Admitted)
 	s.arrive(t, 0, 0, 1, 5, 10, Admitted)
-	if f, ok := s.Pause(0, 0); !ok || f.Enabled != 1<<3|1<<5 || f.Quanta[3] != mostQuanta || f.Quanta[5] != mostQuanta {
+	if f, ok := s.Pause(0, 0); !ok || f.Enabled != 1<<3|1<<5 || f.Quanta[3] != MostQuanta || f.Quanta[5] != MostQuanta {
 		t.Errorf("frame %v %v", f, ok)
 	}
 }
@@ -251,7 +251,7 @@ func TestQuanta(t *testing.T) {
 		{3, 7, 219_428_571_429}, // 1,536/7 s
 		{65535, 1, 65535 * 512 * time.Second},
 	} {
-		if got := quantaTime(c.quanta, c.rate); got != c.want {
+		if got := QuantaTime(c.quanta, c.rate); got != c.want {
 			t.Errorf("%d quanta at %d b/s: %d ns, want %d", c.quanta, c.rate, got, c.want)
 		}
 	}
@@ -494,7 +494,7 @@ func BenchmarkArriveNext(b *testing.B) {
 	for range 32 {
 		lines = append(lines, Line{Rate: 100e9, Delay: time.Microsecond, MaxFrame: 4178})
 	}
-	c, err := Preset("hpcc", 0, lines)
+	c, err := Preset("hpcc", nil, lines)
 	if err != nil {
 		b.Fatal(err)
 	}

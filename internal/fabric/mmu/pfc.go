@@ -66,14 +66,14 @@ func (s *Switch[P]) Pause(now time.Duration, out int) (f PFC, ok bool) {
 			i.toldAt = now
 		}
 		f.Quanta[class] = s.config.Quanta
-		i.renewAt = now + quantaTime(s.config.Quanta, p.config.Rate)/2
+		i.renewAt = now + QuantaTime(s.config.Quanta, p.config.Rate)/2
 		s.due(i.renewAt)
 	}
 	return f, f.Enabled != 0
 }
 
-// quantaTime returns how long a pause lasts at a rate, rounded up to a whole nanosecond.
-func quantaTime(quanta uint16, rate uint64) time.Duration {
+// QuantaTime returns how long a pause lasts at a rate, rounded up to a whole nanosecond.
+func QuantaTime(quanta uint16, rate uint64) time.Duration {
 	high, low := bits.Mul64(uint64(quanta)*quantumBits, uint64(time.Second))
 	if high >= rate { // as long as a duration can be, at less than a bit per second or so
 		return never / 4
@@ -107,7 +107,7 @@ func (s *Switch[P]) Paused(now time.Duration, in int, f PFC) {
 				s.resume(now, in, class)
 			}
 		default:
-			q.until = now + quantaTime(f.Quanta[class], p.config.Rate)
+			q.until = now + QuantaTime(f.Quanta[class], p.config.Rate)
 			q.calmAt = never
 			s.due(q.until)
 			if p.paused&bit != 0 {

@@ -20,7 +20,7 @@ func (l *Line) headroom() int64 { return Headroom(l.Rate, l.Delay, l.Reaction, l
 var presetNames = [...]string{"hpcc", "trident2", "sonic"}
 
 // Preset returns the settings of a known switch with such lines (congestion.md a, c1). lossless has
-// a bit for each class that is; 0: as the preset has it. Of the others 6 and 7 are strict, except in
+// a bit for each class that is; nil: as the preset has it. Of the others 6 and 7 are strict, except in
 // sonic, and have a small reserve.
 //
 //   - hpcc: the simulator of the HPCC paper (SIGCOMM'19). 12 MiB, 4 KiB of reserve, alpha 1/8 for the
@@ -31,8 +31,17 @@ var presetNames = [...]string{"hpcc", "trident2", "sonic"}
 //     classes, marks from 5 to 200 KB at 1 %.
 //   - sonic: SONiC's qos_config template. Classes 3 and 4 lossless, dynamic_th -3, marks from 1 to
 //     2 MiB at 5 %, weights 15 for lossless classes and 14 for others. The size is hpcc's.
-func Preset(name string, lossless uint8, lines []Line) (Config, error) {
-	c := Config{Name: name, Size: 12 << 20, Ports: make([]Port, len(lines))}
+func Preset(name string, lossless *uint8, lines []Line) (Config, error) {
+	c, err := preset(name, lossless, lines)
+	if err != nil {
+		return Config{}, err
+	}
+	return c, c.Validate()
+}
+
+// preset returns the settings unchecked: others may follow that make them fit.
+func preset(name string, lossless *uint8, lines []Line) (Config, error) {
+	c := Config{Name: name, Size: UsualSize, Ports: make([]Port, len(lines))}
 	slowest := ^uint64(0)
 	for i := range lines {
 		slowest = min(slowest, lines[i].Rate)
@@ -77,14 +86,14 @@ func Preset(name string, lossless uint8, lines []Line) (Config, error) {
 	default:
 		return Config{}, fmt.Errorf("mmu: no preset %q, want %s", name, strings.Join(presetNames[:], ", "))
 	}
-	if lossless == 0 {
-		lossless = own
+	if lossless == nil {
+		lossless = &own
 	}
 	for i := range lines {
 		p := &c.Ports[i]
 		p.Rate, p.MaxFrame = lines[i].Rate, lines[i].MaxFrame
 		for k := range Classes {
-			isLossless := lossless>>k&1 != 0
+			isLossless := *lossless>>k&1 != 0
 			p.Classes[k] = class(&lines[i], isLossless)
 			if p.Classes[k].Lossless = isLossless; !isLossless && k >= controlClass {
 				p.Classes[k].Reserve = controlReserve
@@ -94,8 +103,11 @@ func Preset(name string, lossless uint8, lines []Line) (Config, error) {
 			}
 		}
 	}
-	return c, c.Validate()
+	return c, nil
 }
+
+// UsualSize is the size of a buffer, in bytes, where a preset has no other.
+const UsualSize = 12 << 20
 
 const (
 	maxMark = 1 << 34 // bytes: more than a mark is ever set at

@@ -23,7 +23,7 @@ func TestWatchdogDrops(t *testing.T) {
 	s.Paused(0, 1, stop)
 	s.Paused(1*ms, 1, stop)
 	s.arrive(t, 2*ms, 0, 1, 3, 13, Admitted) // the time begins: before there was nothing to send
-	s.pauses(t, 2*ms, 0, 3, mostQuanta)
+	s.pauses(t, 2*ms, 0, 3, MostQuanta)
 	s.Paused(3*ms, 1, stop)
 	s.Paused(6*ms, 1, stop)
 	s.Advance(7*ms - 1)

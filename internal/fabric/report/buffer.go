@@ -36,7 +36,8 @@ type BufferClass struct {
 	HeadroomPeak  uint64            `json:"headroom_peak,omitempty"` // of those, in the headroom
 }
 
-// A QueueLength is how long a queue was, in bytes. Percentiles are over the time in which anything was in it.
+// A QueueLength is how long a queue was, in bytes. Percentiles are over the time from its first
+// packet to its last.
 type QueueLength struct {
 	P50  uint64 `json:"p50"`
 	P99  uint64 `json:"p99"`

@@ -68,6 +68,11 @@ func (l *lab) ask(c core.Command, done func(error)) {
 
 // Change implements scenario.Stage.
 func (l *lab) Change(e *topology.Event, done func(error)) {
+	if e.Storm != nil {
+		err := l.network.storm(e.Node, e.Storm)
+		l.clock.Go(func() { done(err) })
+		return
+	}
 	l.ask(core.CommandOf(e), func(err error) { l.clock.Go(func() { done(err) }) })
 }
 

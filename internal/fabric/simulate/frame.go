@@ -17,6 +17,7 @@ const (
 	ipv6Len     = 40
 	udpLen      = 8
 	icrcLen     = 4
+	pauseLen    = 46 // of a PFC frame behind its Ethernet header
 )
 
 // A frame is a packet on its way. As long as no bit of it has flipped it is handed
@@ -30,8 +31,10 @@ type frame struct {
 	payload []byte
 	whole   []byte // the packet from its Ethernet header on, once bits of it have flipped; else nil
 	next    *frame // in a list of frames
-	hop     int32  // index in way.wires, of the next
+	hop     uint16 // index in way.wires, of the next
+	length  uint16 // see size
 	copied  bool   // the payload is a copy
+	isPause bool   // it is a PFC frame: its way has what that says, and there is no packet
 	class   uint8  // the traffic class, as long as whole is nil
 }
 
@@ -44,8 +47,11 @@ func (f *frame) ip() int {
 }
 
 // size is the packet's length in bytes from the IP header on.
-func (f *frame) size() int {
-	return f.ip() + f.header.Opcode.HeaderLen() + (len(f.payload)+3)&^3 + icrcLen
+func (f *frame) size() int { return int(f.length) }
+
+// measure finds the size of a packet that is complete.
+func (f *frame) measure() {
+	f.length = uint16(f.ip() + f.header.Opcode.HeaderLen() + (len(f.payload)+3)&^3 + icrcLen)
 }
 
 // identity returns what impair.Identify would find in the packet.
@@ -62,13 +68,16 @@ func (f *frame) identity() impair.Identity {
 	return id
 }
 
-// mayBeMarked reports whether the packet says that it may be marked.
-func (f *frame) mayBeMarked() bool {
+// trafficClass returns the traffic class, which switches read.
+func (f *frame) trafficClass() uint8 {
 	if f.whole != nil {
-		return roce.IsECT(roce.ClassOf(f.whole[ethernetLen:]))
+		return roce.ClassOf(f.whole[ethernetLen:])
 	}
-	return roce.IsECT(f.class)
+	return f.class
 }
+
+// mayBeMarked reports whether the packet says that it may be marked.
+func (f *frame) mayBeMarked() bool { return !f.isPause && roce.IsECT(f.trafficClass()) }
 
 // mark has the packet bear Congestion Experienced.
 func (f *frame) mark() {
@@ -159,7 +168,7 @@ func (s *frames) put(f *frame) {
 // copy is a second frame of the same packet.
 func (s *frames) copy(f *frame) *frame {
 	c := s.get([][]byte{f.payload}, !f.copied)
-	c.header, c.way, c.hop, c.class = f.header, f.way, f.hop, f.class
+	c.header, c.way, c.hop, c.length, c.class, c.isPause = f.header, f.way, f.hop, f.length, f.class, f.isPause
 	c.whole = slices.Clone(f.whole)
 	return c
 }

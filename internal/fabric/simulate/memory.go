@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/ndklab/ndklab/internal/fabric/mmu"
 	"github.com/ndklab/ndklab/internal/fabric/report/words"
 	"github.com/ndklab/ndklab/internal/node/adapter"
 	"github.com/ndklab/ndklab/internal/node/workload"
@@ -69,6 +70,11 @@ func Estimate(t *topology.Topology) []Need {
 	}
 	held := uint64(0)
 	for i := range t.Nodes {
+		if b := t.Nodes[i].Buffer; b != nil && b.Size != nil {
+			held += *b.Size
+		} else if b != nil {
+			held += mmu.UsualSize
+		}
 		if t.Nodes[i].Kind == topology.Host {
 			held += uint64(adapter.Config(&t.Nodes[i].Adapter).ReceiveBuffer)
 		}

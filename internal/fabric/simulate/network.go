@@ -1,9 +1,13 @@
 package simulate
 
 import (
+	"fmt"
 	"net/netip"
 
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/impair"
+	"github.com/ndklab/ndklab/internal/fabric/mmu"
+	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/node/workload"
 	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/provider"
@@ -26,6 +30,11 @@ type network struct {
 	// doing, with locks of their adapter held.
 	qpError func(node string, e provider.QPError)
 
+	switches  []*buffer // of switches and routers that have one
+	members   []mmu.Member
+	deadlocks []report.Deadlock
+	tell      func(event.Event)
+
 	ways    map[roce.Flow]*way // found since links and routes last changed; nil: there is none
 	blocked []bool             // by link: what a spanning tree has no use for
 
@@ -46,7 +55,7 @@ type place struct {
 
 // newNetwork makes the links of a topology whose seed is known, between nodes that are
 // down.
-func newNetwork(t *topology.Topology, p *programs, qpError func(string, provider.QPError)) *network {
+func newNetwork(t *topology.Topology, p *programs, qpError func(string, provider.QPError)) (*network, error) {
 	n := &network{clock: p.clock, programs: p, topo: t, qpError: qpError, byName: map[string]*node{}, byNumber: map[int]*link{}, places: map[netip.Addr]place{}}
 	for i := range t.Nodes {
 		at := &node{network: n, spec: &t.Nodes[i], seed: t.SeedOf("node " + t.Nodes[i].Name)}
@@ -69,8 +78,11 @@ func newNetwork(t *topology.Topology, p *programs, qpError func(string, provider
 		n.links = append(n.links, l)
 		n.byNumber[l.spec.Number] = l
 	}
+	if err := n.addBuffers(); err != nil {
+		return nil, err
+	}
 	n.changed()
-	return n
+	return n, nil
 }
 
 // linkOf returns a link by its specification.
@@ -84,14 +96,48 @@ func (n *network) changed() {
 	n.blocked = n.spare()
 }
 
-// arrive puts a frame on the next wire of its way, or hands it to who it is for.
-func (n *network) arrive(f *frame) {
+// arrive puts a frame on the next wire of its way, or hands it to who it is for. It came by a wire; nil: from
+// its sender.
+func (n *network) arrive(f *frame, by *wire) {
+	if f.isPause {
+		if by.to != nil {
+			by.to.pauseArrived(by.in, *f.way.pause)
+		}
+		n.frames.put(f)
+		return
+	}
 	if int(f.hop) < len(f.way.wires) {
 		w := f.way.wires[f.hop]
 		f.hop++
-		w.enter(f)
+		switch {
+		case w.from == nil:
+			w.enter(f)
+		case by == nil:
+			w.from.take(f, w.from.adapter(), w.out)
+		default:
+			w.from.take(f, by.in, w.out)
+		}
 		return
 	}
+	if b := f.way.to.buffer; b != nil && b.receive > 0 && by != nil {
+		b.take(f, by.in, b.adapter())
+		return
+	}
+	n.deliver(f)
+}
+
+// storm begins a storm of a host's adapter.
+func (n *network) storm(name string, s *topology.Storm) error {
+	b := n.byName[name].buffer
+	if b == nil {
+		return fmt.Errorf("node %s: a storm has no effect where the adapter has no pfc and no switch beside it a buffer", name)
+	}
+	b.storm(int(s.Priority), n.clock.Now()+s.For)
+	return nil
+}
+
+// deliver hands a frame to the adapter that it is for.
+func (n *network) deliver(f *frame) {
 	if life := f.way.to.life; life != nil {
 		life.port.take(f)
 		return

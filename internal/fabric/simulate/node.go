@@ -21,8 +21,9 @@ type node struct {
 	routes    []topology.Route
 
 	paused   bool
-	restarts int   // of the last start
-	life     *life // of a host that is up and has an address; else nil
+	restarts int     // of the last start
+	buffer   *buffer // nil: packets wait at the beginning of each wire
+	life     *life   // of a host that is up and has an address; else nil
 }
 
 // A life is a host's from when it is started until it ends.
@@ -93,7 +94,7 @@ func (n *node) start(restarts int) error {
 	config.Congestion.LineRates = adapter.LineRates(n.spec, n.network.topo.Links)
 	p := &port{
 		network: n.network, node: n, clock: c, rand: rand.New(rand.NewPCG(n.lifeSeed(), portStream)),
-		buffer: int(config.ReceiveBuffer),
+		buffer: int(config.ReceiveBuffer), class: config.Congestion.DSCP << 2,
 	}
 	l := &life{clock: c, port: p}
 	config.Carrier, config.Clock = p, c

@@ -11,13 +11,13 @@ import (
 	"github.com/ndklab/ndklab/provider/clock"
 )
 
-// The time that a packet takes from the end of its last wire to the adapter: what a
+// The time that a packet takes from the end of its last wire to the adapter, unless a topology has another: what a
 // machine does about it. All that come in that time are handed over together, as an
 // interrupt does. Part of it is random, as on a machine: without, flows that share a
 // queue would keep in step, and the same one would always find it full.
 const (
 	turnaround = 8 * time.Microsecond
-	wavering   = 4 * time.Microsecond // at most, beyond that
+	wavering   = turnaround / 2 // at most, beyond that
 )
 
 // A port is the place of one life of a host's adapter on the network. It implements
@@ -29,7 +29,8 @@ type port struct {
 	rand     *rand.Rand
 	receiver provider.Receiver
 	closed   bool
-	buffer   int // bytes of packets that may wait for the adapter; more is lost
+	class    uint8 // the traffic class of packets with data
+	buffer   int   // bytes of packets that may wait for the adapter; more is lost
 	inbox    line
 	waiting  int         // bytes in the inbox
 	timer    clock.Timer // runs deliver; nil before the first packet
@@ -57,13 +58,14 @@ func (p *port) Send(flow roce.Flow, packets []roce.Packet) error {
 		payload := packets[i].Payload
 		f := p.network.frames.get(payload, len(payload) == 1 && p.network.payloads.Constant(payload[0]))
 		f.header, f.way, f.class = packets[i].Header, way, packets[i].Class
+		f.measure()
 		if f.size() > way.mtu {
 			p.tooBig++
 			p.network.frames.put(f)
 			continue
 		}
 		p.sent++
-		p.network.arrive(f)
+		p.network.arrive(f, nil)
 	}
 	return nil
 }
@@ -90,8 +92,11 @@ func (p *port) wireFrom(local netip.Addr) *wire {
 // Room implements transport.Line: so queue pairs take turns on the wire, and their packets do not queue before it.
 func (p *port) Room(local netip.Addr) bool {
 	w := p.wireFrom(local)
-	return p.closed || w == nil || w.freeAt() <= p.network.clock.Now()
+	return p.closed || w == nil || w.freeAt() <= p.network.clock.Now() && !p.isPaused(w)
 }
+
+// isPaused reports whether a switch has paused packets with data on a wire.
+func (p *port) isPaused(w *wire) bool { return w.from != nil && w.from.pauses(w.out, p.class) }
 
 // WhenRoom implements transport.Line.
 func (p *port) WhenRoom(local netip.Addr, f func()) {
@@ -104,8 +109,17 @@ func (p *port) WhenRoom(local netip.Addr, f func()) {
 		p.turns[local] = t
 	}
 	t.f = f
+	w := p.wireFrom(local)
+	if w != nil && p.isPaused(w) {
+		w.from.whenResumed(w.out, p.class, func() {
+			if !p.closed && t.f != nil {
+				p.WhenRoom(local, t.f)
+			}
+		})
+		return
+	}
 	wait := time.Duration(0)
-	if w := p.wireFrom(local); w != nil {
+	if w != nil {
 		wait = max(0, w.freeAt()-p.network.clock.Now())
 	}
 	if t.timer == nil {
@@ -138,7 +152,11 @@ func (p *port) take(f *frame) {
 }
 
 func (p *port) turnaround() time.Duration {
-	return turnaround + time.Duration(p.rand.Int64N(int64(wavering)+1))
+	least := turnaround
+	if set := p.node.spec.Adapter.Turnaround; set != nil {
+		least = *set
+	}
+	return least + time.Duration(p.rand.Int64N(int64(least/2)+1))
 }
 
 // deliver hands over what is in the inbox. Packets that others send because of it arrive later.

@@ -59,7 +59,10 @@ func newLab(t *topology.Topology, o Options) (*lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.network = newNetwork(t, programs, l.tellQPError)
+	if l.network, err = newNetwork(t, programs, l.tellQPError); err != nil {
+		return nil, err
+	}
+	l.network.tell = l.tell
 	var failed error
 	l.ask(core.Build{}, func(err error) { failed = err })
 	if failed != nil {

@@ -41,6 +41,9 @@ type wire struct {
 	plain   bool          // it has no rate
 	free    time.Duration // until when the end of a plain wire is busy
 	entry   time.Duration // until when its beginning is, by what has entered
+
+	from, to *buffer // of the nodes at its ends; nil: there is none
+	out, in  int     // the wire's port there
 }
 
 func newWire(n *network, l *link, index int) *wire {
@@ -62,14 +65,17 @@ func (w *wire) enter(f *frame) {
 		w.network.frames.put(f)
 		return
 	}
-	p := impair.Packet{Frame: bytes, Payload: ethernetLen + f.ip(), ECT: f.mayBeMarked()}
-	if w.model.Identifies() {
+	p := impair.Packet{Frame: bytes, Payload: ethernetLen, ECT: f.mayBeMarked()}
+	if !f.isPause {
+		p.Payload += f.ip()
+	}
+	if w.model.Identifies() && !f.isPause {
 		w.network.identity = f.identity()
 		p.RoCE = &w.network.identity
 	}
 	v := w.model.Packet(&p, now)
 	w.gauge.Decided(w.model, &v)
-	if v.Fate != impair.Passes {
+	if v.Fate != impair.Passes || f.isPause && v.Flip.Any() { // nobody believes a PFC frame whose bits have flipped
 		w.network.frames.put(f)
 		return
 	}
@@ -125,7 +131,7 @@ func (w *wire) release() {
 			w.free = now + plainTime(wire)
 		}
 		w.gauge.Delivered(now, 1, wire, t.delay, t.queued, 0)
-		w.network.arrive(t.frame)
+		w.network.arrive(t.frame, w)
 	}
 }
 
