@@ -8,7 +8,7 @@ export CGO_ENABLED = 0
 export RAPID_SEED ?= 1
 BUILD   := $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
-.PHONY: help build verbs verbs-lib demo test judges test-chaos differential conformance race sim sim-links interop baseline bench bench-fabric bench-scale bench-verbs lint fuzz clean go
+.PHONY: help build verbs verbs-lib demo test judges test-chaos differential congestion conformance race sim sim-links interop baseline bench bench-fabric bench-scale bench-verbs lint fuzz clean go
 
 help:  ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -63,6 +63,10 @@ test-chaos: go  ## TRIALS (default 200) of labs that are killed, interrupted, st
 differential: TRIALS = 25
 differential: go  ## TRIALS (default 25) of random topologies, run in a simulation and as a lab: they agree (SEED=n: the first)
 	NDKLAB_REQUIRED=1 $(GO) test -count=1 -timeout 60m -v ./internal/fabric/differential -args -trials $(TRIALS) -seed $(SEED)
+
+congestion: go  ## congestion of simulated fabrics against published figures: each row with reference, ours and verdict
+	@echo '| row | what | reference | ours | verdict |'; echo '|---|---|---|---|---|'
+	@bash -o pipefail -c '$(GO) test -count=1 -timeout 20m -v ./internal/fabric/acceptance | sed -nE "s/^ +[a-z_]+\.go:[0-9]+: (\| .*)/\1/p; /^(---|FAIL|ok|panic)/p"'
 
 conformance: go  ## every rule of docs/spec/ndkpi.md has a passing test (RULES=--all for the advisory ones too)
 	@bash -o pipefail -c '$(GO) test -timeout 9m -json ./provider/... ./internal/provider/... | docs/spec/ndk-rules $(RULES)'

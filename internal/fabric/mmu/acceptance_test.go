@@ -1,87 +1,19 @@
 package mmu
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/fabric/acceptance/ns3"
 	"github.com/ndklab/ndklab/internal/provider/congestion"
 )
 
 // These are rows of docs/spec/congestion.md d. The judges are closed forms and runs of another
 // simulator.
-
-// reference has those runs.
-type reference struct {
-	Incast      []incastRun `json:"incast"`
-	IncastClamp []incastRun `json:"incast_clamp"`
-	Topologies  []fabricRun `json:"topologies"`
-}
-
-type incastRun struct {
-	Label           string
-	N, BW, Size     int
-	PFC, Drops      int
-	QPeak, Agg      float64
-	Q50             float64
-	FCTMax          float64
-	Done            int
-	Jain            float64
-	GMin, GMax, Q99 float64
-}
-
-type fabricRun struct {
-	Label       string
-	Done        int
-	Goodput     map[string]float64 `json:"goodput_gbps"`
-	FCT         map[string]float64 `json:"fct_ms"`
-	PFC         int                `json:"pfc_events"`
-	Drops       int
-	QueuePeakKB map[string]float64 `json:"queue_peak_kb"`
-}
-
-func readReference(t *testing.T) reference {
-	t.Helper()
-	text, err := os.ReadFile("testdata/ns3-hpcc-reference.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var r reference
-	if err := json.Unmarshal(text, &r); err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
-
-func (r *reference) incast(t *testing.T, label string) incastRun {
-	t.Helper()
-	for _, run := range append(r.Incast, r.IncastClamp...) {
-		if run.Label == label {
-			return run
-		}
-	}
-	t.Fatalf("no run %q", label)
-	return incastRun{}
-}
-
-func (r *reference) fabric(t *testing.T, label string) fabricRun {
-	t.Helper()
-	for _, run := range r.Topologies {
-		if run.Label == label {
-			return run
-		}
-	}
-	t.Fatalf("no run %q", label)
-	return fabricRun{}
-}
-
-// ideal is the payload that a line carries of what it is given.
-const ideal = float64(payload) / onWire
 
 // near fails the test unless two percentages differ by no more than so many points.
 func near(t *testing.T, what string, got, want, points float64) {
@@ -141,8 +73,7 @@ func TestIncastPausedIsLossless(t *testing.T) {
 			}
 			if size == 12<<20 {
 				// The lossless share of the reference's run with so small a headroom that it drops.
-				r := readReference(t)
-				run := r.incast(t, "c16-10-none-b12")
+				run := ns3.IncastOf("c16-10-none-b12")
 				within(t, "peak KB", n.peakKB(0, 16), run.QPeak, 0.05)
 			}
 		})
@@ -169,11 +100,11 @@ func (n *network) victimFlows(p *congestion.DCQCN, cnp congestion.CNP) {
 }
 
 // compare expects each flow's share of its line within points of the reference.
-func (n *network) compare(t *testing.T, run fabricRun, points float64) {
+func (n *network) compare(t *testing.T, run ns3.Fabric, points float64) {
 	t.Helper()
 	for _, f := range n.flows {
 		name := fmt.Sprintf("%d->%d", f.from, f.to)
-		near(t, name+" %", 100*f.share(40), 100*run.Goodput[name]/(40*ideal), points)
+		near(t, name+" %", 100*f.share(40), 100*run.Goodput[name]/(40*ns3.Ideal), points)
 	}
 	if n.dropped() != 0 {
 		t.Errorf("dropped %v", n.drops)
@@ -183,8 +114,7 @@ func (n *network) compare(t *testing.T, run fabricRun, points float64) {
 
 // TestVictimPaused is row 3.
 func TestVictimPaused(t *testing.T) {
-	r := readReference(t)
-	run := r.fabric(t, "victim-none")
+	run := ns3.FabricOf("victim-none")
 	n := victim(t, nil)
 	n.victimFlows(nil, congestion.CNP{})
 	n.run(time.Second)
@@ -195,8 +125,7 @@ func TestVictimPaused(t *testing.T) {
 
 // TestParkingLotPaused is row 5.
 func TestParkingLotPaused(t *testing.T) {
-	r := readReference(t)
-	run := r.fabric(t, "parking-none")
+	run := ns3.FabricOf("parking-none")
 	n := parkingLot(t, nil)
 	n.parkingFlows(nil, congestion.CNP{})
 	n.run(time.Second)
@@ -240,8 +169,7 @@ func (n *network) queueName(q Queue) string {
 
 // TestRingDeadlocks is row 8: the flows stop for good, and the cycle is found and named.
 func TestRingDeadlocks(t *testing.T) {
-	r := readReference(t)
-	if run := r.fabric(t, "ring5-none"); run.Done != 0 {
+	if run := ns3.FabricOf("ring5-none"); run.Done != 0 {
 		t.Fatalf("%d flows of the reference are done", run.Done)
 	}
 	for _, size := range []int64{1 << 20, 12 << 20} {
@@ -340,17 +268,16 @@ func parameters(label string) (p congestion.DCQCN, cnp congestion.CNP, change fu
 
 // TestVictimControlled is row 4.
 func TestVictimControlled(t *testing.T) {
-	r := readReference(t)
 	for _, label := range []string{"victim-dcqcn", "victim-dcqcn_paper"} {
 		t.Run(label, func(t *testing.T) {
-			run := r.fabric(t, label)
+			run := ns3.FabricOf(label)
 			p, cnp, change := parameters(label)
 			n := victim(t, change)
 			n.victimFlows(&p, cnp)
 			n.run(time.Second)
 			share := 100 * n.flows[4].share(40)
 			t.Logf("victim %.1f %%, reference %.1f; trunk's peak %.0f KB, reference %.0f", share,
-				100*run.Goodput["6->8"]/(40*ideal), n.peakKB(0, 5), run.QueuePeakKB["0:6"])
+				100*run.Goodput["6->8"]/(40*ns3.Ideal), n.peakKB(0, 5), run.QueuePeakKB["0:6"])
 			if share < 90 || n.pauses() != 0 || n.dropped() != 0 {
 				t.Errorf("victim %.1f %%, %d PFC frames, dropped %v, want 90 %% and none", share, n.pauses(), n.drops)
 			}
@@ -363,10 +290,9 @@ func TestVictimControlled(t *testing.T) {
 // have a flow beyond 28 %, as the reference has one with 32 % of an even 25 in victim-dcqcn_paper. Thus
 // each flow's median of three runs counts.
 func TestParkingLotControlled(t *testing.T) {
-	r := readReference(t)
 	for _, label := range []string{"parking-dcqcn", "parking-dcqcn_paper"} {
 		t.Run(label, func(t *testing.T) {
-			run := r.fabric(t, label)
+			run := ns3.FabricOf(label)
 			p, cnp, change := parameters(label)
 			shares := make([][]float64, 4)
 			for seed := range uint64(3) {
@@ -385,7 +311,7 @@ func TestParkingLotControlled(t *testing.T) {
 			for i := range shares {
 				slices.Sort(shares[i])
 				name := fmt.Sprintf("%d->6", 2+i)
-				t.Logf("%s: %.1f %%, reference %.1f", name, shares[i], 100*run.Goodput[name]/(40*ideal))
+				t.Logf("%s: %.1f %%, reference %.1f", name, shares[i], 100*run.Goodput[name]/(40*ns3.Ideal))
 				if median := shares[i][1]; median < 22 || median > 28 {
 					t.Errorf("%s: %.1f %%, want 22 to 28", name, median)
 				}
@@ -396,8 +322,7 @@ func TestParkingLotControlled(t *testing.T) {
 
 // TestTwoBottlenecks is row 7.
 func TestTwoBottlenecks(t *testing.T) {
-	r := readReference(t)
-	run := r.fabric(t, "multi-dcqcn")
+	run := ns3.FabricOf("multi-dcqcn")
 	p, cnp, change := parameters(run.Label)
 	n := newNetwork(t, 2, 5, 12<<20, []line{
 		{0, 2, 40}, {0, 3, 40}, {0, 1, 40}, {1, 4, 40}, {1, 5, 40}, {1, 6, 40},
@@ -415,13 +340,12 @@ func TestTwoBottlenecks(t *testing.T) {
 
 // TestRingControlled is row 9: with a small buffer it deadlocks all the same.
 func TestRingControlled(t *testing.T) {
-	r := readReference(t)
 	p, cnp, change := parameters("dcqcn")
 	t.Run("1 MiB", func(t *testing.T) {
 		n := ring(t, 1<<20, &p, cnp, change)
 		n.stops = true
 		n.run(time.Second)
-		if n.deadlock == nil || r.fabric(t, "ring5-dcqcn").Done != 0 {
+		if n.deadlock == nil || ns3.FabricOf("ring5-dcqcn").Done != 0 {
 			t.Fatal("no deadlock")
 		}
 		t.Logf("deadlock at %v: %s", n.when, FormatCycle(n.deadlock, n.queueName))
@@ -429,7 +353,7 @@ func TestRingControlled(t *testing.T) {
 	t.Run("12 MiB", func(t *testing.T) {
 		n := ring(t, 12<<20, &p, cnp, change)
 		n.run(time.Second)
-		n.compare(t, r.fabric(t, "ring5-b12-dcqcn"), 6)
+		n.compare(t, ns3.FabricOf("ring5-b12-dcqcn"), 6)
 		if n.pauses() != 0 || n.deadlock != nil {
 			t.Errorf("%d PFC frames, deadlock %v, want none", n.pauses(), n.deadlock)
 		}
@@ -438,28 +362,27 @@ func TestRingControlled(t *testing.T) {
 
 // controlled makes an incast of the reference, through a buffer of so many MiB. Queues are sampled for
 // as long as there: 98 % of the ideal duration.
-func controlled(t *testing.T, run incastRun, p *congestion.DCQCN, mib int64, change func(int, *Config)) *network {
+func controlled(t *testing.T, run ns3.Incast, p *congestion.DCQCN, mib int64, change func(int, *Config)) *network {
 	n := incast(t, run.N, uint64(run.BW), mib<<20, change)
 	for h := range run.N {
 		n.add(1+h, 1+run.N, run.Size, p, congestion.CNP{})
 	}
-	seconds := float64(run.N*run.Size) / ideal * 8 / (float64(run.BW) * 1e9)
+	seconds := float64(run.N*run.Size) / ns3.Ideal * 8 / (float64(run.BW) * 1e9)
 	n.sample(run.N, time.Duration(0.98*seconds*1e9))
 	return n
 }
 
 // TestIncastControlled is row 10.
 func TestIncastControlled(t *testing.T) {
-	r := readReference(t)
 	for _, senders := range []int{2, 4, 8, 16, 20, 32, 64} {
 		t.Run(fmt.Sprint(senders), func(t *testing.T) {
-			run := r.incast(t, fmt.Sprintf("e%d-40-paperclamp", senders))
+			run := ns3.IncastOf(fmt.Sprintf("e%d-40-paperclamp", senders))
 			p, mark := paper()
 			p.ClampTgtRate = true
 			n := controlled(t, run, &p, 12, marking(mark))
 			n.run(time.Second)
 			share, shares := n.summary(40)
-			near(t, "%", share, 100*run.Agg/(40*ideal), 6)
+			near(t, "%", share, 100*run.Agg/(40*ns3.Ideal), 6)
 			within(t, "peak KB", n.peakKB(0, senders), run.QPeak, 0.05)
 			if j := jain(shares); j < 0.99 || n.dropped() != 0 {
 				t.Errorf("Jain %.4f, dropped %v, want 0.99 and none", j, n.drops)
@@ -477,12 +400,11 @@ func TestIncastControlled(t *testing.T) {
 // starts also 128 collapse, which the reference's do not. So this is about the fact, not about the
 // number of flows.
 func TestWhereControlBreaks(t *testing.T) {
-	r := readReference(t)
 	for _, c := range []struct {
 		senders     int
 		least, most float64 // KB
 	}{{64, 0, 200}, {160, 8000, 12_000}} {
-		run := r.incast(t, fmt.Sprintf("e%d-40-paperclamp", c.senders))
+		run := ns3.IncastOf(fmt.Sprintf("e%d-40-paperclamp", c.senders))
 		p, mark := paper()
 		p.ClampTgtRate = true
 		n := controlled(t, run, &p, 12, marking(mark))
@@ -500,17 +422,16 @@ func TestWhereControlBreaks(t *testing.T) {
 
 // TestStandingQueue is row 12. The fluid model is that of Zhu et al. (CoNEXT'16); its q* are those of congestion.md d.
 func TestStandingQueue(t *testing.T) {
-	r := readReference(t)
 	for senders, fluid := range map[int]float64{2: 23, 4: 50, 8: 119} {
 		t.Run(fmt.Sprint(senders), func(t *testing.T) {
-			run := r.incast(t, fmt.Sprintf("d%d-40-paper", senders))
+			run := ns3.IncastOf(fmt.Sprintf("d%d-40-paper", senders))
 			p, mark := paper()
 			n := controlled(t, run, &p, 12, marking(mark))
 			n.run(time.Second)
 			median := n.medianKB()
 			share, _ := n.summary(40)
 			t.Logf("median %.1f KB, reference %.0f, fluid %.0f; %.1f %%, reference %.1f", median, run.Q50, fluid,
-				share, 100*run.Agg/(40*ideal))
+				share, 100*run.Agg/(40*ns3.Ideal))
 			for _, judge := range []float64{run.Q50, fluid} {
 				if median < 0.6*judge || median > 1.6*judge {
 					t.Errorf("median %.1f KB, want 0.6 to 1.6 times %.0f", median, judge)
@@ -522,15 +443,14 @@ func TestStandingQueue(t *testing.T) {
 
 // TestFastIncastControlled is row 13.
 func TestFastIncastControlled(t *testing.T) {
-	r := readReference(t)
 	for _, label := range []string{"c16-100-dcqcn-b32", "e16-100-vendor"} {
 		t.Run(label, func(t *testing.T) {
-			run := r.incast(t, label)
+			run := ns3.IncastOf(label)
 			p, _ := vendor(100)
 			n := controlled(t, run, &p, 32, nil)
 			n.run(time.Second)
 			share, _ := n.summary(100)
-			near(t, "%", share, 100*run.Agg/(100*ideal), 6)
+			near(t, "%", share, 100*run.Agg/(100*ns3.Ideal), 6)
 			within(t, "median KB", n.medianKB(), run.Q50, 0.4)
 			t.Logf("peak %.0f KB, reference %.0f", n.peakKB(0, 16), run.QPeak)
 			if n.pauses() != 0 || n.dropped() != 0 {

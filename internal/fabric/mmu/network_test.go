@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/fabric/acceptance/ns3"
 	"github.com/ndklab/ndklab/internal/provider/congestion"
 )
 
@@ -39,8 +40,8 @@ type network struct {
 // The classes of data and of CNPs, and bytes on the wire as the reference simulator counts them.
 const (
 	data, control = 3, 6
-	payload       = 1000
-	onWire        = 1048
+	payload       = ns3.Payload
+	onWire        = ns3.Frame
 )
 
 type wire struct {
@@ -168,7 +169,7 @@ func newNetwork(t *testing.T, switches, hosts int, size int64, lines []line, cha
 		for _, w := range n.wires[sw] {
 			ports = append(ports, Line{Rate: w.rate, Delay: w.delay, MaxFrame: onWire})
 		}
-		c, err := Preset("hpcc", 1<<data, ports)
+		c, err := Preset("hpcc", classSet(1<<data), ports)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -329,7 +330,7 @@ func (n *network) receive(h *host, p *packet) {
 			if p.pfc.Enabled>>class&1 == 0 {
 				continue
 			}
-			h.until[class] = n.now + quantaTime(p.pfc.Quanta[class], n.wires[h.node][0].rate)
+			h.until[class] = n.now + QuantaTime(p.pfc.Quanta[class], n.wires[h.node][0].rate)
 			n.wake(h, h.until[class])
 		}
 	case p.cnp:
