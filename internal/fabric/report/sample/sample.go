@@ -214,5 +214,16 @@ func Hostile(text string) *report.Run {
 		e.Kind, e.Text, e.Node, e.Link = text, text, text, text
 	}
 	r.Snapshots = map[string][]report.Node{text: r.Nodes}
+	r.Buffers, r.Deadlocks = Incast().Buffers, []report.Deadlock{{Queues: []string{text}}}
+	for i := range r.Buffers {
+		b := &r.Buffers[i]
+		b.Node = text
+		for j := range b.Ports {
+			b.Ports[j].Interface, b.Ports[j].Peer = text, text
+			for k := range b.Ports[j].Classes {
+				b.Ports[j].Classes[k].Dropped = map[string]uint64{text: 1}
+			}
+		}
+	}
 	return r
 }

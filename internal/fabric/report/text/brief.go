@@ -40,7 +40,8 @@ func fits(r *report.Run) bool {
 		}
 		rows += len(w.Steps)
 	}
-	return rows+rowsOf(r.Nodes, r.Links) <= screen
+	buffers, _ := bufferRows(r)
+	return rows+rowsOf(r.Nodes, r.Links)+buffers <= screen
 }
 
 // rowsOf returns how many rows nodes and links take: each direction of a link has one.

@@ -21,11 +21,12 @@ func WriteRun(w io.Writer, r *report.Run, detail Detail) error {
 	writeEvents(p, r.Events)
 	writeNodes(p, r.Nodes)
 	writeLinkTable(p, r.Links)
+	writeBuffers(p, r)
 	writeSetByHand(p, r.SetByHand)
 	writeRecorded(p, r.Recorded)
 	writeChecks(p, r.Checks)
 	writeProblems(p, r.Problems)
-	if p.brief {
+	if _, some := bufferRows(r); p.brief || some && !p.full {
 		p.section()
 		p.paragraph("", "some rows are left out: `ndklab run -v` prints them, and --html and -o json have them")
 	}

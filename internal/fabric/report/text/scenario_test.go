@@ -17,7 +17,7 @@ import (
 
 // A scenario's report has its flows, sweeps, events and evidence, and fits 100 columns.
 func TestScenarioText(t *testing.T) {
-	for name, r := range map[string]*report.Run{"flap": sample.Flap(), "sweep": sample.Sweep(), "storm": sample.Storm()} {
+	for name, r := range map[string]*report.Run{"flap": sample.Flap(), "sweep": sample.Sweep(), "storm": sample.Storm(), "incast": sample.Incast(), "ring": sample.Ring()} {
 		t.Run(name, func(t *testing.T) {
 			var got bytes.Buffer
 			if err := text.WriteRun(&got, r, text.Full); err != nil {
