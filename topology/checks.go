@@ -14,7 +14,10 @@ import (
 // This file is the keys of checks, and what they refer to.
 
 // checkSubjects are the keys of what a check is about, of which it has one.
-var checkSubjects = []string{"workload", "counter", "link", string(Leftovers), string(OpenConnections), "exec"}
+// Deadlocks are one unless there is a switch, of which they are a metric.
+var checkSubjects = []string{"workload", "counter", "link", ofSwitch, string(Deadlocks), string(Leftovers), string(OpenConnections), "exec"}
+
+const ofSwitch = "switch"
 
 // checkNeeds are the keys that checks of a subject need, all of them or, of metrics, one
 // at least.
@@ -26,6 +29,8 @@ func checkNeeds(t *keyTable[Check], subject string) (all, some []string) {
 		return []string{"value"}, nil
 	case "link":
 		return nil, metricKeys(linkMetrics())
+	case ofSwitch:
+		return nil, append(metricKeys(bufferMetrics()), string(Deadlocks))
 	case "exec":
 		return []string{"node"}, nil
 	}
@@ -47,6 +52,8 @@ var checkTable = sync.OnceValue(func() *keyTable[Check] {
 				one("workload", anyText, func(m *Check) *string { return &m.Workload }, "a workload, by its name"),
 				one("counter", counterName, func(m *Check) *string { return &m.Counter }, "a [counter](#counters), by its name"),
 				asking[Check]("link", endpointName, "a link, by an endpoint: each of its directions"),
+				one(ofSwitch, anyText, func(m *Check) *string { return &m.Switch }, "a switch or router with a buffer, by its name"),
+				boundKey(string(Deadlocks), Deadlocks, counted, "how many times queues came to wait for each other in a circle; with `switch` those count of which a queue there was part"),
 				boundKey(string(Leftovers), Leftovers, counted, "how many NDK objects are left when all workloads have ended"),
 				boundKey(string(OpenConnections), OpenConnections, counted, "how many queue pairs are connected when all workloads have ended"),
 				one("exec", commandForm, func(m *Check) *[]string { return &m.Command }, "a command that runs in a node when all is over: text for `sh -c`, or a list of the program and its arguments"),
@@ -60,6 +67,7 @@ var checkTable = sync.OnceValue(func() *keyTable[Check] {
 				only(one("snapshot", anyText, func(m *Check) *string { return &m.Snapshot }, "as the timeline has kept it under that name"), "counter"),
 			},
 			bounds(linkMetrics(), "link"),
+			bounds(bufferMetrics(), ofSwitch),
 			[]key[Check]{
 				only(one("from", anyText, func(m *Check) *string { return &m.From }, "the node whose sent packets alone are meant"), "link"),
 				only(one("status", count[int](0, 255), func(m *Check) *int { return &m.Status }, "what it ends with"), "exec").orElse("0"),
@@ -87,17 +95,27 @@ func checkRules(t *keyTable[Check], s schema) {
 	var rules []schema
 	for _, subject := range checkSubjects {
 		all, some := checkNeeds(t, subject)
-		then := schema{"properties": bars(t.notWith(subject))}
+		condition, then := has(subject), schema{"properties": bars(t.notWith(subject))}
+		if subject == string(Deadlocks) {
+			condition = deadlocksAlone()
+		}
 		if all != nil {
 			then["required"] = all
 		}
 		if some != nil {
 			then.requiring("anyOf", some...)
 		}
-		rules = append(rules, rule(has(subject), then, nil))
+		rules = append(rules, rule(condition, then, nil))
 	}
 	s["type"] = "object"
-	s.requiring("oneOf", checkSubjects...)["allOf"] = append(rules, rule(has("snapshot"), schema{"properties": bars([]string{"at"})}, nil))
+	s.requiring("oneOf", checkSubjects...)
+	s["oneOf"].([]schema)[slices.Index(checkSubjects, string(Deadlocks))] = deadlocksAlone()
+	s["allOf"] = append(rules, rule(has("snapshot"), schema{"properties": bars([]string{"at"})}, nil))
+}
+
+// deadlocksAlone is the schema of a check that is about the deadlocks of the whole run.
+func deadlocksAlone() schema {
+	return schema{"required": []string{string(Deadlocks)}, "not": schema{"required": []string{ofSwitch}}}
 }
 
 var checkForm = mapOf(checkTable, func(m *mapping[Check]) *mapping[Check] {
@@ -120,6 +138,9 @@ func expression(text string) (string, error) {
 func checkAgrees(m *mapping[Check]) {
 	t := m.table
 	subjects := m.among(checkSubjects...)
+	if m.has(ofSwitch) {
+		subjects = slices.DeleteFunc(subjects, func(g given[Check]) bool { return g.key == string(Deadlocks) })
+	}
 	if len(subjects) == 0 {
 		m.errorf(m.at, "the check is about nothing, expected one of %s", strings.Join(checkSubjects, ", "))
 		return
@@ -129,9 +150,18 @@ func checkAgrees(m *mapping[Check]) {
 		return
 	}
 	subject := subjects[0].key
+	may := t.with(subject)
+	expected := "some of " + strings.Join(may, ", ")
+	switch subject {
+	case ofSwitch:
+		may = append(may, string(Deadlocks))
+		expected += ", " + string(Deadlocks)
+	case string(Deadlocks):
+		expected = "none unless it has a switch, too"
+	}
 	for _, g := range m.keys {
-		if may := t.with(subject); g.key != subject && !slices.Contains(may, g.key) {
-			m.errorf(g.at, "key %s stands in a check of %s, expected some of %s", g.key, subject, strings.Join(may, ", "))
+		if g.key != subject && !slices.Contains(may, g.key) {
+			m.errorf(g.at, "key %s stands in a check of %s, expected %s", g.key, subject, expected)
 		}
 	}
 	all, some := checkNeeds(t, subject)
@@ -163,6 +193,7 @@ func (l *nameIndex) checks(maps []*mapping[Check]) []Check {
 	for _, m := range eachCheck(l, maps) {
 		c := m.is
 		c.Place = m.where()
+		c.OfBuffer = m.has(ofSwitch) || m.has(string(Deadlocks))
 		c.Left = m.has(string(Leftovers)) || m.has(string(OpenConnections))
 		exec := m.has("exec")
 		switch {
@@ -174,6 +205,9 @@ func (l *nameIndex) checks(maps []*mapping[Check]) []Check {
 			if c.Link, ok = l.linkAt(m.endpoint("link")); ok && m.ok("from") {
 				l.atLink(m.word("from"), &l.links[c.Link], m.endpoint("link").is)
 			}
+		}
+		if c.OfBuffer {
+			l.hasBuffer(m)
 		}
 		if m.ok("workload") {
 			checkWorkload(m, workloads[c.Workload], names)
@@ -191,6 +225,36 @@ func (l *nameIndex) checks(maps []*mapping[Check]) []Check {
 		checks = append(checks, c)
 	}
 	return checks
+}
+
+// withBuffers is the names of the nodes that have a buffer.
+func (t *Topology) withBuffers() []string {
+	var names []string
+	for _, n := range t.Nodes {
+		if n.Buffer != nil {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
+// hasBuffer reports if a check is about a buffer that is not there, or about deadlocks where no
+// node has one.
+func (l *nameIndex) hasBuffer(m *mapping[Check]) {
+	with := l.lab.withBuffers()
+	v := m.word(ofSwitch)
+	switch {
+	case !m.has(ofSwitch):
+		if len(with) == 0 {
+			l.errorf(m.place(string(Deadlocks)), "no node has a buffer, expected the key buffer of a switch or router: without pauses, which buffers ask for, no queue waits for another")
+		}
+	case l.ofKind(v, "other nodes have no buffer", Switch, Router) && !slices.Contains(with, v.is):
+		others := ""
+		if len(with) > 0 {
+			others = ", or a node that has one (" + few(with) + ")"
+		}
+		l.errorf(v.at, "%s has no buffer, expected the key buffer there%s", v.is, others)
+	}
 }
 
 // programMetrics are those of programs: but for the errors, what they print.

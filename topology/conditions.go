@@ -73,6 +73,11 @@ func asTime(m Metric, doc string) measured {
 	return measured{m, boundOf(instant.parse, `\+?`+goDuration, "<= 50ms"), doc}
 }
 
+func asSize(m Metric, doc string) measured {
+	parse := func(text string) (uint64, error) { return sizes.whole(text, "bytes") }
+	return measured{m, boundOf(parse, sizes.pattern(), "<= 300KiB"), doc}
+}
+
 func asShare(m Metric, doc string) measured {
 	return measured{m, boundOf(parsePercent, percentages.pattern(), "<= 1%"), doc}
 }
@@ -113,6 +118,16 @@ func linkMetrics() []measured {
 		asTime(LinkDelay, "the median of the delay"),
 		asTime(LinkDelayP99, "the 99th percentile of the delay"),
 		asCount(LinkOverruns, "how often the machine did not keep up"),
+	}
+}
+
+// bufferMetrics are those of a buffer.
+func bufferMetrics() []measured {
+	return []measured{
+		asCount(BufferDrops, "how many packets its ports dropped, in all classes, for whatever reason"),
+		asSize(QueueP99, "the 99th percentile of the length of its longest queue while anything was queued, such as `\"<= 300KiB\"`; each class of a port has a queue"),
+		asSize(QueuePeak, "what its longest queue held at most"),
+		asTime(PauseTime, "the longest total time for which neighbours paused one class of one of its ports"),
 	}
 }
 

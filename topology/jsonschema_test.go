@@ -29,7 +29,7 @@ import (
 var beyondSchema = []string{
 	// Errors that depend on other values.
 	`^(unknown|no) (node|kind|group|workload|link|interface) `,
-	` a second time, expected`, `^a second (workload|timeline entry|snapshot|capture) `, `is (a switch|a router|outside the lab|built in|not built in|not on the link)`, `^the workload (goes from|has only) `, ` is \d+ hosts, expected one first`, `^no host is `, `is no pattern of names`, `^no link, switch or router joins `,
+	` a second time, expected`, `^a second (workload|timeline entry|snapshot|capture) `, `is (a switch|a router|outside the lab|built in|not built in|not on the link)`, `^the workload (goes from|has only) `, ` is \d+ hosts, expected one first`, `^no host is `, `is no pattern of names`, `^no link, switch or router joins `, `^\S+ is a host, expected a switch or router: other`, ` has no buffer, expected`,
 	`^no address of .* is reached`, `(is|are) given to .*, which is a `, `^both ends of the link are `, `^packets from `, `^max_read_request_sge `, `^max_srq_count `, `^(dcqcn|cnp) is given with`, `^(buffer|priorities|watchdog) is given to .* without buffer`, `^xoff stands with alpha`, `^headroom auto stands with`, `/[+.0]+", expected a number or a fraction`, `^rpg_min_rate `,
 	`^the ends of the link share no subnet`, `shares no subnet with`, `^no (address|subnet) is left`, `^MTU `, ` make a loop of switches`,
 	`has no address in`, `^the subnet .* has addresses of`, `^the partition separates nothing`, `^no timeline entry`, `is a node and a workload`, `^workload .* (starts by itself|is started|does not|is a program)`, `^entry `, `^no baseline: `, `is no JSON`, `^until .* is not after`, `^every .* is more than`, `expected a regular expression`,

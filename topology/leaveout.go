@@ -114,6 +114,8 @@ func (s *selection) leaveOutUses() {
 		case c.OfLink:
 			c.Link = index[c.Link]
 			return "a link", c.Link >= 0
+		case c.OfBuffer:
+			return c.Switch, c.Switch == "" || stays[c.Switch]
 		}
 		name := c.Node
 		if c.Counter != "" {

@@ -217,3 +217,13 @@ baseline: {file: report.json, workloads: ring}
 		t.Errorf("%+v %+v", got.Checks, got.Baseline)
 	}
 }
+
+// A check of a switch goes with it, and that of all deadlocks stays.
+func TestLeaveOutBufferChecks(t *testing.T) {
+	lab := &Topology{Checks: []Check{{OfBuffer: true, Switch: "left"}, {OfBuffer: true, Switch: "here"}, {OfBuffer: true}}}
+	s := selection{&reader{}, lab, nil, map[string]bool{"here": true}, make(map[string]bool)}
+	s.leaveOutUses()
+	if want := []Check{{OfBuffer: true, Switch: "here"}, {OfBuffer: true}}; !cmp.Equal(want, lab.Checks) {
+		t.Errorf("got %+v, want %+v", lab.Checks, want)
+	}
+}

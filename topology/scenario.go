@@ -275,8 +275,21 @@ const (
 	Leftovers       Metric = "leftovers"        // NDK objects that are still there
 )
 
+// The metrics of a buffer, over all ports of its node and all classes.
+const (
+	BufferDrops Metric = "drops"      // packets, for whatever reason; the sum
+	QueueP99    Metric = "queue_p99"  // bytes, while anything was queued; of the longest queue
+	QueuePeak   Metric = "queue_peak" // bytes, likewise
+	// PauseTime is the longest time in all, in nanoseconds, for which neighbours paused one class
+	// of one port.
+	PauseTime Metric = "pause_time"
+)
+
+// Deadlocks is the metric of queues that wait for each other: how many deadlocks there were.
+const Deadlocks Metric = "deadlocks"
+
 // A Check holds what was measured against bounds. It is about one of: a workload; a
-// counter; a link; what is left over; a command's exit.
+// counter; a link; a buffer, or deadlocks; what is left over; a command's exit.
 type Check struct {
 	Workload string
 	Verified bool // every payload of Workload was asked to be compared, and right
@@ -291,6 +304,11 @@ type Check struct {
 	Link   int // index in Topology.Links; meaningless unless OfLink
 	OfLink bool
 	From   string // node whose outgoing direction of Link it is; "": each of both
+
+	// OfBuffer: it is about the buffer of Switch, a switch or router, and the deadlocks that queues
+	// there were part of; Switch is "": about all deadlocks.
+	OfBuffer bool
+	Switch   string
 
 	Left bool // it is about what is left over
 

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -115,6 +116,39 @@ func TestChecks(t *testing.T) {
 		lab := parseScenario(t, "timeline: [{at: 1s, snapshot: early}]\nchecks: [{"+test.entry+"}]\n")
 		if diff := cmp.Diff([]Check{test.want}, lab.Checks, compare); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.entry, diff)
+		}
+	}
+}
+
+// Checks of buffers are about nodes that have one, each by itself, and of deadlocks about the run.
+func TestBufferChecks(t *testing.T) {
+	lab, err := Parse("f.yaml", []byte(strings.Replace(joinedLab, "s: {kind: switch}", "s: {kind: switch}, s2: {kind: switch}", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lab.FindNode("s").Buffer = &Buffer{}
+	schema := compiledSchema(t)
+	for entry, want := range map[string]Check{
+		"switch: 's*', drops: 0, queue_p99: '<= 300KiB', queue_peak: '< 1MiB', pause_time: '<= 1ms', deadlocks: 0": {OfBuffer: true, Switch: "s", Bounds: []Bound{
+			{BufferDrops, "==", 0, "0"}, {QueueP99, "<=", 300 << 10, "<= 300KiB"}, {QueuePeak, "<", 1 << 20, "< 1MiB"}, {PauseTime, "<=", 1e6, "<= 1ms"}, {Deadlocks, "==", 0, "0"}}},
+		"switch: s, deadlocks: '> 0'": {OfBuffer: true, Switch: "s", Bounds: []Bound{{Deadlocks, ">", 0, "> 0"}}},
+		"deadlocks: 0":                {OfBuffer: true, Bounds: []Bound{{Deadlocks, "==", 0, "0"}}},
+		"switch: s2, drops: 0":        {}, // has none
+	} {
+		r := &reader{file: "f.yaml"}
+		root, _ := r.value([]byte("[{" + entry + "}]"))
+		if found, text := instanceOf([]byte(joinedLab + "checks: [{" + entry + "}]")).complaints(t, schema); len(found) > 0 {
+			t.Errorf("%s: the schema does not take it: %v", entry, text)
+		}
+		got := indexNodes(r, lab).checks(listOf(checkForm).of(r, root).is)
+		if want.Bounds == nil {
+			if len(r.errors) != 1 || r.errors[0].Error() != "f.yaml:1:11: s2 has no buffer, expected the key buffer there, or a node that has one (s)" {
+				t.Errorf("%s: %v", entry, r.errors)
+			}
+			continue
+		}
+		if diff := cmp.Diff([]Check{want}, got, compare); diff != "" || len(r.errors) > 0 {
+			t.Errorf("%s: %v (-want +got):\n%s", entry, r.errors, diff)
 		}
 	}
 }

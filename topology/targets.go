@@ -157,6 +157,8 @@ func eachCheck(l *nameIndex, maps []*mapping[Check]) []*mapping[Check] {
 			each = eachLink(l, m, func(m *Check) *string { return &m.From })
 		case m.ok("workload"):
 			each = eachOf(m, "workload", l.each(m.word("workload"), "workload", workloads))
+		case m.ok(ofSwitch):
+			each = eachOf(m, ofSwitch, l.each(m.word(ofSwitch), "node with a buffer", l.lab.withBuffers()))
 		case m.ok("node") && m.has("exec"):
 			each = eachOf(m, "node", l.each(m.word("node"), "node", nodes))
 		case m.ok("node"):

@@ -31,6 +31,8 @@ func judge(t *topology.Topology, r *report.Run, exits programExits) []report.Che
 			all = judgeCounter(r, c)
 		case c.OfLink:
 			all = judgeLink(t, r, c)
+		case c.OfBuffer:
+			all = judgeBuffer(r, c)
 		case c.Left:
 			all = judgeLeft(r, c)
 		}
@@ -193,12 +195,14 @@ func inUnit(m topology.Metric, v float64) string {
 	case topology.Throughput, topology.LinkRate:
 		return topology.FormatRate(uint64(digits(v)))
 	case topology.Errors, topology.MessageCount, topology.Connections, topology.Reconnects,
-		topology.LinkDropped, topology.LinkOverruns, topology.OpenConnections, topology.Leftovers:
+		topology.LinkDropped, topology.LinkOverruns, topology.OpenConnections, topology.Leftovers, topology.BufferDrops:
 		return strconv.FormatFloat(v, 'f', -1, 64)
 	case topology.MessageRate, topology.ConnectRate:
 		return strconv.FormatFloat(digits(v), 'f', -1, 64) + "/s"
 	case topology.Fairness:
 		return strconv.FormatFloat(v, 'f', 3, 64)
+	case topology.QueueP99, topology.QueuePeak:
+		return topology.FormatSize(uint64(v))
 	case topology.LinkLoss:
 		return strconv.FormatFloat(v*100, 'g', 4, 64) + "%"
 	}

@@ -185,6 +185,16 @@ func TestCounts(t *testing.T) {
 	t.Error("the check that failed has no case")
 }
 
+// A check of a buffer is a case like others, which says where it failed.
+func TestBufferCheck(t *testing.T) {
+	got := string(written(t, &report.Suite{Labs: []*report.Run{sample.Incast()}}))
+	for _, want := range []string{`<testcase name="check tor1 drops"`, `<testcase name="check tor1 pause_time"`, "look at:  tor2:eth0 paused tor1:eth3", "check at: incast.ndklab.yaml:40:5"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s is not in\n%s", want, got)
+		}
+	}
+}
+
 // A run that has not passed is never shown as one that has, whatever the reason.
 func TestUnexplained(t *testing.T) {
 	got := string(written(t, &report.Suite{Labs: []*report.Run{{Lab: "x"}}}))
