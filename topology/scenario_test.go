@@ -137,7 +137,7 @@ func TestBufferChecks(t *testing.T) {
 	} {
 		r := &reader{file: "f.yaml"}
 		root, _ := r.value([]byte("[{" + entry + "}]"))
-		if found, text := instanceOf([]byte(joinedLab + "checks: [{" + entry + "}]")).complaints(t, schema); len(found) > 0 {
+		if found, text := instanceOf([]byte(joinedLab+"checks: [{"+entry+"}]")).complaints(t, schema); len(found) > 0 {
 			t.Errorf("%s: the schema does not take it: %v", entry, text)
 		}
 		got := indexNodes(r, lab).checks(listOf(checkForm).of(r, root).is)

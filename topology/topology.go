@@ -41,6 +41,7 @@ type Topology struct {
 	Checks      []Check
 	Baseline    *Baseline // nil: none
 	Captures    []Capture
+	Series      *Series `json:",omitempty"` // nil: the report has no queues, pauses and rates over time
 	// Needs are the things in the file that take a machine, beside workloads, events and checks that
 	// run programs. A simulation has none.
 	Needs []Need

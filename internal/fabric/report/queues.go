@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// A Queue is what waited for one endpoint in one class.
+// A Queue is of one endpoint and one class.
 type Queue struct {
 	Endpoint string
 	*BufferClass
@@ -42,7 +42,7 @@ func ByTrouble(a, b Queue) int {
 		cmp.Compare(b.Queue.Peak, a.Queue.Peak))
 }
 
-// A Pause is how one endpoint kept another from sending in a class.
+// A Pause is of one endpoint by another, in a class, summed over the run.
 type Pause struct {
 	By, Whom string // endpoints of one link
 	Class    int

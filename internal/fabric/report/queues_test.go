@@ -8,7 +8,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/report"
 )
 
-// Who was paused tells by whom: the other end of the link.
+// A pause is told by the endpoint that was paused: the other end of its link is to blame.
 func TestPauses(t *testing.T) {
 	buffers := []report.Buffer{
 		{Node: "h", Ports: []report.BufferPort{{Interface: "eth0", Peer: "s:e0", Classes: []report.BufferClass{{Class: 3, RxPauses: 2, RxPauseUS: 5}}}}},

@@ -31,6 +31,8 @@ type Run struct {
 	// Buffers are those of nodes that have one, and Deadlocks what came of their pauses.
 	Buffers   []Buffer   `json:"buffers,omitempty"`
 	Deadlocks []Deadlock `json:"deadlocks,omitempty"`
+	// Series has queues, pauses and rates over time; null unless the file asks for them.
+	Series *Series `json:"series,omitempty"`
 	// Problems are failures that are no workload's or check's: a node that
 	// died, an engine that could not keep up. A run with any has not passed.
 	Problems []string `json:"problems,omitempty"`
