@@ -223,6 +223,8 @@ func (r *nodeReader) fitsBuffer(n nodeMap, all layers[nodeMap]) {
 			r.errorf(at, "%s is given to %s, which is a host, expected a switch or router: a host's adapter has pfc", key, n.Name)
 		case all.find("buffer").at == nil:
 			r.errorf(at, "%s is given to %s without buffer, expected that key beside it, such as buffer: hpcc", key, n.Name)
+		case key == "buffer":
+			r.needSimulation(n.Name, at, "a node has a shared buffer")
 		}
 	}
 }

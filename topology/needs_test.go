@@ -41,3 +41,52 @@ topology:
 		}
 	}
 }
+
+// What a lab has not got is known likewise; a list of pauses that is empty is nothing.
+func TestNeedsSimulation(t *testing.T) {
+	const file = `
+topology:
+  defaults: {adapter: {pfc: [3]}}
+  kinds:
+    tor: {kind: switch, buffer: hpcc}
+  groups:
+    idle: {adapter: {pfc: []}}
+  nodes:
+    a:
+    b: {adapter: {pfc: [4]}}
+    c: {group: idle}
+    s: {kind: tor}
+    u: {kind: tor, buffer: sonic, priorities: {lossless: []}}
+  links:
+    - {endpoints: ["a:eth0", "b:eth0"]}
+`
+	at := func(line, column int) Place { return Place{"x.yaml", line, column} }
+	pfc, buffer := "an adapter has pfc", "a node has a shared buffer"
+	for _, c := range []struct {
+		nodes []string
+		want  []Need
+	}{
+		{nil, []Need{{"a", pfc, at(3, 29)}, {"b", pfc, at(10, 24)}, {"s", buffer, at(5, 33)}, {"u", buffer, at(13, 28)}}},
+		{[]string{"b", "c", "u"}, []Need{{"b", pfc, at(10, 24)}, {"u", buffer, at(13, 28)}}},
+	} {
+		topo, err := ParseWith(Options{Nodes: c.nodes}, "x.yaml", []byte(file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c.want, topo.NeedsSimulation); diff != "" || topo.Needs != nil {
+			t.Errorf("nodes %v need a machine for %v, and a simulation for (-want +got):\n%s", c.nodes, topo.Needs, diff)
+		}
+	}
+}
+
+// TestRefuse has what is in one place told once, in the order of the file.
+func TestRefuse(t *testing.T) {
+	if err := Refuse(nil, "nothing"); err != nil {
+		t.Error(err)
+	}
+	err := Refuse([]Need{{"b", "late", Place{"x.yaml", 3, 1}}, {"a", "early", Place{"x.yaml", 2, 5}}, {"c", "late", Place{"x.yaml", 3, 1}}, {"c", "other", Place{"x.yaml", 3, 1}}}, "none")
+	const want = "x.yaml:2:5: early, expected none\nx.yaml:3:1: late, expected none\nx.yaml:3:1: other, expected none"
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}

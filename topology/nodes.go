@@ -121,7 +121,11 @@ func (r *nodeReader) node(n named[*mapping[nodeMap]]) nodeMap {
 	with.apply(&is)
 	r.fitsKind(is, all)
 	if of == Host {
-		is.Adapter = resolveAdapter(r.reader, append(slices.Clip(is.adapter), r.defaults.adapter))
+		blocks := append(slices.Clip(is.adapter), r.defaults.adapter)
+		is.Adapter = resolveAdapter(r.reader, blocks)
+		if list := is.Adapter.PFC; list != nil && len(*list) > 0 {
+			r.needSimulation(n.name.is, blocks.find("pfc").at, "an adapter has pfc")
+		}
 	} else {
 		is.CPU, is.Memory, is.PIDs, is.NoVerbs = 0, 0, 0, false
 	}

@@ -84,7 +84,7 @@ func (r *reader) resolve(lab *mapping[labMap]) *Topology {
 		n.routes(m.topology.at)
 	}
 	t.Convergence = r.convergence(t, m.topology.convergence)
-	t.Needs = r.needs
+	t.Needs, t.NeedsSimulation = r.needs, r.simulated
 	t.Workloads = workloads(l, m.workloads, segments)
 	t.Timeline = timeline(l, m.timeline)
 	t.Chaos = l.chaos(m.chaos)

@@ -416,8 +416,3 @@ func (r *nodeReader) completeSetup(n *nodeMap, all layers[nodeMap]) {
 		}
 	}
 }
-
-// need notes what takes a machine.
-func (r *reader) need(node string, at *yaml.Node, what string) {
-	r.needs = append(r.needs, Need{node, what, r.place(at)})
-}

@@ -45,14 +45,8 @@ type Topology struct {
 	// Needs are the things in the file that take a machine, beside workloads, events and checks that
 	// run programs. A simulation has none.
 	Needs []Need
-}
-
-// A Need is something in a file that takes a machine: a program that a node runs, or a
-// link to outside the lab.
-type Need struct {
-	Node  string // that runs it, or whose link it is
-	What  string // in words
-	Place Place
+	// NeedsSimulation are the things in the file that a lab does not have so far.
+	NeedsSimulation []Need `json:",omitempty"`
 }
 
 // A Kind says what a node is.

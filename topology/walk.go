@@ -21,7 +21,8 @@ type reader struct {
 	samples    map[string][]time.Duration // of files, by path
 	sources    map[string][]byte          // content of files, by path
 	seen       func(what string)          // told of every map that is read; nil but in tests
-	needs      []Need                     // met so far
+	needs      []Need                     // met so far, of a machine
+	simulated  []Need                     // likewise, of a simulation
 	buffered   map[string]bool            // names of nodes with a buffer
 }
 

@@ -89,6 +89,9 @@ func applyFile(cmd *cobra.Command, file *topologyText, flags *fileFlags, dry boo
 	if err != nil {
 		return err
 	}
+	if err := lab.Refuse(t); err != nil {
+		return err
+	}
 	d, err := diff.Compare(standing.Topology, t)
 	if refused := (*diff.RefusedError)(nil); errors.As(err, &refused) {
 		return control.Errorf(control.Usage, "%v, which a lab that is up cannot: `ndklab up --reconfigure` makes lab %s anew", refused, t.Name)

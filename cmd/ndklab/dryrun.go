@@ -50,6 +50,9 @@ func dryRun(cmd *cobra.Command, file string, flags *fileFlags, seed *seedFlag, r
 	if err != nil {
 		return err
 	}
+	if err := lab.Refuse(t); err != nil {
+		return err
+	}
 	if seed.given {
 		t.Seed, t.HasSeed = seed.value, true
 	}

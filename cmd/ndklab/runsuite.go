@@ -154,8 +154,12 @@ func (f *runFlags) plan(cmd *cobra.Command, paths []string) ([]suite.Case, error
 			return nil, err
 		}
 		t, err := text.parse(cmd.Context(), topology.Options{})
-		if err == nil && *f.simulate {
+		switch {
+		case err != nil:
+		case *f.simulate:
 			err = simulate.Refuse(t)
+		default:
+			err = lab.Refuse(t)
 		}
 		var wrong topology.ErrorList
 		if errors.As(err, &wrong) {

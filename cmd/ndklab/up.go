@@ -91,6 +91,9 @@ func start(cmd *cobra.Command, file string, flags *fileFlags, seed *seedFlag, lo
 
 // startTopology builds the lab of a topology that was read from a file, and shows that.
 func startTopology(cmd *cobra.Command, file string, t *topology.Topology, show *progress, options lab.Options, logs *logFlags, reconfigure bool) (*lab.Lab, error) {
+	if err := lab.Refuse(t); err != nil { // before another makes room for it
+		return nil, err
+	}
 	options.Events = show.event
 	undo, closeFiles, err := logs.open(file, &options)
 	if err != nil {

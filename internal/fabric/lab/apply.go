@@ -31,6 +31,9 @@ func (l *Lab) Standing(ctx context.Context) (*Standing, error) {
 // stay, and a later Apply does the rest. It is refused while the lab runs its workloads,
 // if the lab was changed since from, and for what diff.Compare refuses.
 func (l *Lab) Apply(ctx context.Context, topo *topology.Topology, from *Standing) error {
+	if err := Refuse(topo); err != nil {
+		return err
+	}
 	return l.whyEnded(methodApply.Call(ctx, l.conn, applyParams{Topology: topo, Generation: from.Generation}))
 }
 

@@ -114,6 +114,9 @@ type Options struct {
 // down what was made before it returns. topo must have a seed, and links of different
 // numbers.
 func Start(ctx context.Context, topo *topology.Topology, options Options) (*Lab, error) {
+	if err := Refuse(topo); err != nil {
+		return nil, err
+	}
 	p, err := placeOf(topo.Name)
 	if err != nil {
 		return nil, err

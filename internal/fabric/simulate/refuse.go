@@ -1,7 +1,6 @@
 package simulate
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/ndklab/ndklab/topology"
@@ -10,36 +9,22 @@ import (
 // Refuse says what in a topology no simulation can do, each with its place in the file:
 // run a program, or have a link to outside. The error is nil or a topology.ErrorList.
 func Refuse(t *topology.Topology) error {
-	var found topology.ErrorList
-	refuse := func(what string, at topology.Place) {
-		found = append(found, topology.Error{
-			File: at.File, Line: at.Line, Column: at.Column,
-			Message: what + ", expected none in a simulation: it runs no programs and has nothing outside, which a lab (without --simulate) does and has",
-		})
-	}
-	for _, n := range t.Needs {
-		refuse(n.What, n.Place)
-	}
+	needs := slices.Clone(t.Needs)
+	need := func(what string, at topology.Place) { needs = append(needs, topology.Need{What: what, Place: at}) }
 	for _, w := range t.Workloads {
 		if w.Operation == topology.Program {
-			refuse("workload "+w.Name+" is a program", w.Place)
+			need("workload "+w.Name+" is a program", w.Place)
 		}
 	}
 	for _, e := range t.Timeline {
 		if len(e.Command) > 0 {
-			refuse("an event of the timeline is a command", e.Place)
+			need("an event of the timeline is a command", e.Place)
 		}
 	}
 	for _, c := range t.Checks {
 		if len(c.Command) > 0 {
-			refuse("a check is a command", c.Place)
+			need("a check is a command", c.Place)
 		}
 	}
-	slices.SortStableFunc(found, func(a, b topology.Error) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
-	})
-	if found = slices.Compact(found); len(found) == 0 { // what a kind gives is given to several nodes
-		return nil
-	}
-	return found
+	return topology.Refuse(needs, "none in a simulation: it runs no programs and has nothing outside, which a lab (without --simulate) does and has")
 }
