@@ -45,7 +45,7 @@ func leaveOut(r *reader, t *Topology, m topologyMap) {
 		n.Setup.WaitFor = without(r, "what "+n.Name+" waits for:", n.Setup.WaitFor, func(w *Wait) (string, bool) { return w.Node, stays[w.Node] })
 	}
 	t.Externals = onLinks(t.Externals, index)
-	isGone := func(n Need) bool { return !stays[n.Node] }
+	isGone := func(n Need) bool { return n.Node != "" && !stays[n.Node] }
 	t.Needs, t.NeedsSimulation = slices.DeleteFunc(t.Needs, isGone), slices.DeleteFunc(t.NeedsSimulation, isGone)
 	segments := t.segments()
 	if slices.ContainsFunc(t.Nodes, func(n Node) bool { return n.Kind == Router }) {

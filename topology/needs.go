@@ -12,7 +12,7 @@ import (
 // A Need is something in a file that not everything which runs a topology has: a program that a node runs, a
 // link to outside the lab, a shared buffer.
 type Need struct {
-	Node  string // that has it
+	Node  string // that has it; "": the lab
 	What  string // in words
 	Place Place
 }

@@ -53,21 +53,26 @@ topology:
     idle: {adapter: {pfc: []}}
   nodes:
     a:
-    b: {adapter: {pfc: [4]}}
+    b: {adapter: {pfc: [4], receive_rate: 1gbit, turnaround: 1us}}
     c: {group: idle}
     s: {kind: tor}
     u: {kind: tor, buffer: sonic, priorities: {lossless: []}}
   links:
     - {endpoints: ["a:eth0", "b:eth0"]}
+timeline: [
+  {at: 1s, storm: a, for: 1s},
+  {at: 1s, storm: b, for: 1s}]
+series: 1ms
 `
+	storm, series := "an adapter has a storm of pauses", "the lab has a series"
 	at := func(line, column int) Place { return Place{"x.yaml", line, column} }
 	pfc, buffer := "an adapter has pfc", "a node has a shared buffer"
 	for _, c := range []struct {
 		nodes []string
 		want  []Need
 	}{
-		{nil, []Need{{"a", pfc, at(3, 29)}, {"b", pfc, at(10, 24)}, {"s", buffer, at(5, 33)}, {"u", buffer, at(13, 28)}}},
-		{[]string{"b", "c", "u"}, []Need{{"b", pfc, at(10, 24)}, {"u", buffer, at(13, 28)}}},
+		{nil, []Need{{"a", pfc, at(3, 29)}, {"b", pfc, at(10, 24)}, {"b", "an adapter has receive_rate", at(10, 43)}, {"b", "an adapter has turnaround", at(10, 62)}, {"s", buffer, at(5, 33)}, {"u", buffer, at(13, 28)}, {"a", storm, at(17, 19)}, {"b", storm, at(18, 19)}, {"", series, at(19, 9)}}},
+		{[]string{"b", "c", "u"}, []Need{{"b", pfc, at(10, 24)}, {"b", "an adapter has receive_rate", at(10, 43)}, {"b", "an adapter has turnaround", at(10, 62)}, {"u", buffer, at(13, 28)}, {"b", storm, at(18, 19)}, {"", series, at(19, 9)}}},
 	} {
 		topo, err := ParseWith(Options{Nodes: c.nodes}, "x.yaml", []byte(file))
 		if err != nil {

@@ -126,6 +126,11 @@ func (r *nodeReader) node(n named[*mapping[nodeMap]]) nodeMap {
 		if list := is.Adapter.PFC; list != nil && len(*list) > 0 {
 			r.needSimulation(n.name.is, blocks.find("pfc").at, "an adapter has pfc")
 		}
+		for _, key := range []string{"receive_rate", "turnaround"} {
+			if given := blocks.find(key); given.ok {
+				r.needSimulation(n.name.is, given.at, "an adapter has "+key)
+			}
+		}
 	} else {
 		is.CPU, is.Memory, is.PIDs, is.NoVerbs = 0, 0, 0, false
 	}

@@ -84,13 +84,16 @@ func (r *reader) resolve(lab *mapping[labMap]) *Topology {
 		n.routes(m.topology.at)
 	}
 	t.Convergence = r.convergence(t, m.topology.convergence)
-	t.Needs, t.NeedsSimulation = r.needs, r.simulated
 	t.Workloads = workloads(l, m.workloads, segments)
 	t.Timeline = timeline(l, m.timeline)
 	t.Chaos = l.chaos(m.chaos)
 	t.Checks = l.checks(m.checks)
 	t.Baseline = baseline(r, m.baseline, t)
 	t.Captures = l.captures(m.topology.links, m.captures)
+	if t.Series != nil {
+		r.simulated = append(r.simulated, Need{"", "the lab has a series", t.Series.Place})
+	}
+	t.Needs, t.NeedsSimulation = r.needs, r.simulated
 	if r.Nodes != nil && len(r.errors) == 0 {
 		leaveOut(r, t, m.topology)
 	}

@@ -13,7 +13,7 @@ func TestRefusesSharedBuffers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "x.yaml:1:46: a node has a shared buffer, expected none in a lab: only a simulation (--simulate) has shared buffers so far"
+	const want = "x.yaml:1:46: a node has a shared buffer, expected none in a lab: only a simulation (--simulate) has such so far"
 	_, started := Start(t.Context(), topo, Options{})
 	for what, err := range map[string]error{"Refuse": Refuse(topo), "Start": started, "Apply": new(Lab).Apply(t.Context(), topo, nil)} {
 		if list := (topology.ErrorList)(nil); !errors.As(err, &list) || err.Error() != want {

@@ -332,6 +332,11 @@ func (r *runStage) Links(done func([]report.Link, error)) {
 	}()
 }
 
+// Buffers is nothing: a lab refuses what has some.
+func (r *runStage) Buffers(done func([]report.Buffer, []report.Deadlock, *report.Series)) {
+	go done(nil, nil, nil)
+}
+
 // Adapters is the state of the hosts' adapters.
 func (r *runStage) Adapters(names []string, done func([]report.NodeAdapter)) {
 	go func() {

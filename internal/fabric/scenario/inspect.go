@@ -93,6 +93,10 @@ func (p *Play) inspect() {
 			}
 		})
 	})
+	buffers := p.loop.awaited()
+	p.stage.Buffers(func(all []report.Buffer, deadlocks []report.Deadlock, series *report.Series) {
+		buffers(func() { p.result.Buffers, p.result.Deadlocks, p.result.Series = all, deadlocks, series })
+	})
 	if p.loop.interrupted { // and nothing is judged
 		p.loop.next = p.conclude
 		return

@@ -373,6 +373,10 @@ func (s *fakeStage) Links(done func([]report.Link, error)) {
 	s.AfterFunc(time.Microsecond, func() { done(s.links, nil) })
 }
 
+func (s *fakeStage) Buffers(done func([]report.Buffer, []report.Deadlock, *report.Series)) {
+	s.AfterFunc(time.Microsecond, func() { done(nil, nil, nil) })
+}
+
 func (s *fakeStage) Adapters(names []string, done func([]report.NodeAdapter)) {
 	s.AfterFunc(time.Microsecond, func() {
 		var all []report.NodeAdapter

@@ -281,9 +281,7 @@ func (b *buffer) sendPause(now time.Duration, out int) bool {
 	if !ok || p.wire == nil {
 		return false
 	}
-	f := b.network.frames.get(nil, false)
-	f.way, f.isPause, f.length = &way{pause: &pause}, true, pauseLen
-	p.wire.enter(f)
+	p.wire.enter(b.network.frames.pause(&pause))
 	return true
 }
 

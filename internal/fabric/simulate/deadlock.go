@@ -89,11 +89,12 @@ func (b *buffer) report(now time.Duration) report.Buffer {
 
 func classReport(class int, c *mmu.Counters, l *lengths) report.BufferClass {
 	us := func(d time.Duration) float64 { return d.Seconds() * 1e6 }
+	peak := uint64(c.QueuePeak)
 	r := report.BufferClass{
 		Class: class, Packets: c.Packets, Bytes: c.Bytes, Marked: c.Marked,
 		RxPauses: c.RxPause, RxPauseUS: us(c.RxPauseTime), RxTransitions: c.RxTransitions,
 		TxPauses: c.TxPause, TxPauseUS: us(c.TxPauseTime), TxTransitions: c.TxTransitions, Storms: c.Storms,
-		Queue:       report.QueueLength{P50: l.percentile(0.5), P99: l.percentile(0.99), Peak: uint64(c.QueuePeak)},
+		Queue:       report.QueueLength{P50: min(l.percentile(0.5), peak), P99: min(l.percentile(0.99), peak), Peak: peak},
 		IngressPeak: uint64(c.IngressPeak), HeadroomPeak: uint64(c.HeadroomPeak),
 	}
 	for v, n := range c.Drops {

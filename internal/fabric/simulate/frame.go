@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/fabric/impair"
+	"github.com/ndklab/ndklab/internal/fabric/mmu"
 	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/internal/provider/roce/mad"
 )
@@ -17,7 +18,6 @@ const (
 	ipv6Len     = 40
 	udpLen      = 8
 	icrcLen     = 4
-	pauseLen    = 46 // of a PFC frame behind its Ethernet header
 )
 
 // A frame is a packet on its way. As long as no bit of it has flipped it is handed
@@ -34,7 +34,7 @@ type frame struct {
 	hop     uint16 // index in way.wires, of the next
 	length  uint16 // see size
 	copied  bool   // the payload is a copy
-	isPause bool   // it is a PFC frame: its way has what that says, and there is no packet
+	isPause bool   // it is a PFC frame, behind its Ethernet header: it has neither header nor way
 	class   uint8  // the traffic class, as long as whole is nil
 }
 
@@ -129,6 +129,14 @@ func (s *frames) get(payload [][]byte, constant bool) *frame {
 			f.payload = append(f.payload, piece...)
 		}
 	}
+	return f
+}
+
+// pause returns a PFC frame.
+func (s *frames) pause(pause *mmu.PFC) *frame {
+	f := s.get(nil, false)
+	f.payload, f.copied = pause.Append(s.room(mmu.PFCFrameLen)[:0]), true
+	f.isPause, f.length = true, mmu.PFCFrameLen
 	return f
 }
 

@@ -33,6 +33,7 @@ type network struct {
 	switches  []*buffer // of switches and routers that have one
 	members   []mmu.Member
 	deadlocks []report.Deadlock
+	recorder  *recorder // nil: no series is asked for
 	tell      func(event.Event)
 
 	ways    map[roce.Flow]*way // found since links and routes last changed; nil: there is none
@@ -82,6 +83,9 @@ func newNetwork(t *topology.Topology, p *programs, qpError func(string, provider
 		return nil, err
 	}
 	n.changed()
+	if t.Series != nil {
+		n.record(t.Series.Period)
+	}
 	return n, nil
 }
 
@@ -100,8 +104,9 @@ func (n *network) changed() {
 // its sender.
 func (n *network) arrive(f *frame, by *wire) {
 	if f.isPause {
-		if by.to != nil {
-			by.to.pauseArrived(by.in, *f.way.pause)
+		// An error is not possible: such frames are made by PFC.Append, and none comes here whose bits have flipped.
+		if pause, err := mmu.DecodePFC(f.payload); err == nil && by.to != nil {
+			by.to.pauseArrived(by.in, pause)
 		}
 		n.frames.put(f)
 		return

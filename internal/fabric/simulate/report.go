@@ -45,6 +45,12 @@ func (l *lab) Links(done func([]report.Link, error)) {
 	l.clock.Go(func() { done(all, nil) })
 }
 
+// Buffers implements scenario.Stage.
+func (l *lab) Buffers(done func([]report.Buffer, []report.Deadlock, *report.Series)) {
+	buffers, deadlocks, series := l.network.buffers(l.clock.Now()), l.network.deadlocks, l.network.series()
+	l.clock.Go(func() { done(buffers, deadlocks, series) })
+}
+
 // chosen is the nodes of those names, or of nil all for which keep is true.
 func (l *lab) chosen(names []string, keep func(*node) bool) (list []*node) {
 	if names == nil {

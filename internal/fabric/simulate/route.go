@@ -6,7 +6,6 @@ import (
 	"math"
 	"net/netip"
 
-	"github.com/ndklab/ndklab/internal/fabric/mmu"
 	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -22,8 +21,6 @@ type way struct {
 	wires []*wire
 	to    *node
 	mtu   int // of all links on it, bytes of IP packet
-
-	pause *mmu.PFC // of a PFC frame, which goes to the next node alone, and has none of the above; nil: it is a flow's
 }
 
 // mostHops bounds the routers on a way: the hop limit of packets.

@@ -66,7 +66,6 @@ func Run(ctx context.Context, t *topology.Topology, o Options) (*report.Run, err
 	} else if err := l.run(ctx, over, play.Interrupt); err != nil {
 		return nil, err
 	}
-	result.Buffers, result.Deadlocks = l.network.buffers(l.clock.Now()), l.network.deadlocks
 	result.Started = started.Format(time.RFC3339)
 	result.Host = fmt.Sprintf("%s %s, cores: %d", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	if playErr != nil {
