@@ -14,7 +14,7 @@
 //
 // Frames go from a goroutine for each interface (source.go) to one that splits,
 // filters, orders and writes (record.go), in pcapng (pcapng.go), to one file or
-// a ring of them (files.go).
+// a ring of them (files.go). Decisions that taps tell of come to it likewise (fates.go).
 //
 // Beside captures, a Recent (recent.go) has the beginnings of the last packets of an
 // interface at next to no cost, for looking back.
@@ -28,12 +28,9 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
-	"time"
 
 	"github.com/ndklab/ndklab/internal/fabric/frame"
-	"github.com/ndklab/ndklab/internal/fabric/linkem/tap"
 	"github.com/ndklab/ndklab/internal/topology/filter"
 	"golang.org/x/sys/unix"
 )
@@ -111,7 +108,7 @@ func Run(ctx context.Context, sources []Source, files *Files, options Options) (
 	for i := range sources {
 		takers.Go(func() { overruns[i], failures[i] = sources[i].take(ctx, i, chunks) })
 		if sources[i].Tap != nil {
-			readers.Go(func() { readTap(tapped, &sources[i], i, r.fates) })
+			readers.Go(func() { r.fates.read(tapped, &sources[i], i) })
 		}
 	}
 	go func() {
@@ -165,54 +162,6 @@ func unread(socket *os.File) bool {
 		n, _ = unix.IoctlGetInt(int(fd), unix.SIOCINQ) // of a socket it does not fail
 	})
 	return err == nil && n > 0
-}
-
-// A decision is a tap's report on a packet.
-type decision struct {
-	source  int
-	stamp   int64  // the packet's
-	key     uint64 // its signature; 0: somebody else has sent it
-	comment string
-	missed  uint32
-}
-
-// readTap passes on what a tap says of the packets that a source sends.
-func readTap(ctx context.Context, s *Source, source int, fates chan<- []decision) {
-	reader := tap.NewReader(s.Tap)
-	var batch []decision
-	for {
-		p, err := reader.Next()
-		if err != nil {
-			return // the link, the lab or the capture has ended
-		}
-		d := decision{source: source, stamp: p.Stamp, missed: p.Missed}
-		if p.Size > 0 && p.Direction == s.Direction {
-			d.key, d.comment = signature(source, p.Frame, p.Size), comment(&p)
-		}
-		batch = append(batch, d)
-		if reader.Pending() && len(batch) < 256 {
-			continue
-		}
-		select {
-		case fates <- batch:
-			batch = nil
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// comment says what became of a packet.
-func comment(p *tap.Packet) string {
-	delay := time.Duration(p.Departs - p.Stamp)
-	text := p.Comment
-	if p.Departs != 0 && delay >= time.Microsecond {
-		if text != "" {
-			text += ", "
-		}
-		text += "delayed " + delay.Round(time.Microsecond).String()
-	}
-	return strings.ReplaceAll(text, "µ", "u") // for those who look for it
 }
 
 // StandBack gives everybody else on the machine precedence over the calling

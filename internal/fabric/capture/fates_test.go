@@ -121,36 +121,90 @@ func TestFilterSeesSinglePackets(t *testing.T) {
 }
 
 // A packet waits for its decision while an engine has its link and may be busy, and
-// for as long as the tap has something to say that was not read; else it does not.
+// for as long as the tap has something to say that has not come here: in the socket, or on
+// its way from there. So does one of a link that no engine is known to have, since the
+// first that the tap says is that one has. Else it does not.
 func TestFatesAreWaitedFor(t *testing.T) {
-	read, write, err := os.Pipe()
-	must(t, err)
-	defer read.Close()
-	defer write.Close()
 	const came = int64(time.Hour)
 	soon, late := came+int64(200*time.Millisecond), came+int64(300*time.Millisecond)
 	for _, c := range []struct {
 		name   string
 		come   progress
 		unread bool
+		onWay  int32
 		now    int64
 		want   bool
 	}{
-		{"no engine", progress{}, false, came, true},
-		{"engine busy", progress{at: 1}, false, soon, false},
-		{"engine silent", progress{at: 1}, false, late, true},
-		{"engine behind", progress{at: came + int64(100*time.Millisecond), told: came - 1}, false, late, false},
-		{"told of later ones", progress{at: came, told: came + int64(skew) + 1}, false, came, true},
-		{"we are behind", progress{at: 1}, true, late, false},
+		{name: "no engine", now: came, want: true},
+		{name: "engine busy", come: progress{at: 1}, now: soon},
+		{name: "engine silent", come: progress{at: 1}, now: late, want: true},
+		{name: "engine behind", come: progress{at: came + int64(100*time.Millisecond), told: came - 1}, now: late},
+		{name: "told of later ones", come: progress{at: came, told: came + int64(skew) + 1}, now: came, want: true},
+		{name: "unread", come: progress{at: 1}, unread: true, now: late},
+		{name: "on its way", come: progress{at: 1}, onWay: 1, now: late},
+		{name: "first unread", unread: true, now: late},
+		{name: "first on its way", onWay: 1, now: late},
 	} {
+		read, write, err := os.Pipe()
+		must(t, err)
 		if c.unread {
 			_, err := write.Write([]byte{0})
 			must(t, err)
 		}
-		r := recorder{sources: []Source{{Tap: read}}, come: []progress{c.come}}
+		r := newRecorder([]Source{{Tap: read}}, newChunks(1), Stream(io.Discard), Options{})
+		r.come[0] = c.come
+		r.fates.behind[0].Add(c.onWay)
 		if got := r.decided(&held{key: 1, stamp: came, since: came}, c.now); got != c.want {
 			t.Errorf("%s: decided %v", c.name, got)
 		}
+		must(t, r.end())
+		must(t, read.Close())
+		must(t, write.Close())
+	}
+}
+
+// A packet that an engine decided on gets its comment however late what the tap says,
+// that there is an engine and then the decision, is read and passed on.
+func TestFirstFatesAreSlow(t *testing.T) {
+	read, write, err := os.Pipe()
+	must(t, err)
+	defer read.Close()
+	var file bytes.Buffer
+	source := Source{Name: "near", Tap: read}
+	r := newRecorder([]Source{source}, newChunks(1), Stream(&file), Options{})
+	r.begin()
+	packet := make([]byte, 60)
+	old := time.Now().Add(-time.Minute).UnixNano()
+	h := r.waiting[0].add(packet, old)
+	h.since, h.length = old, len(packet)
+	r.pairs.packet(h, signature(0, packet, len(packet)))
+	wait := func(why string) {
+		t.Helper()
+		if r.write(false); r.written > 0 {
+			t.Fatal("it was written " + why)
+		}
+	}
+	stream := tap.Append(nil, &tap.Packet{})
+	stream = tap.Append(stream, &tap.Packet{Stamp: old, Comment: "dropped: loss", Size: len(packet), Frame: packet})
+	_, err = write.Write(stream)
+	must(t, err)
+	must(t, write.Close())
+	wait("while the tap is unread")
+	r.fates.read(t.Context(), &source, 0) // up to the end of the stream
+	wait("while the decision is on its way")
+	for len(r.fates.told) > 0 {
+		r.decide(<-r.fates.told)
+	}
+	if behind := r.fates.behind[0].Load(); behind != 0 {
+		t.Errorf("%d reads are on their way still", behind)
+	}
+	if h.comment != "dropped: loss" {
+		t.Errorf("the comment is %q", h.comment)
+	}
+	r.write(true)
+	must(t, r.end())
+	if got := readRecords(t, file.Bytes()); len(got) != 1 || got[0].Comment != "dropped: loss" {
+		t.Errorf("written: %+v", got)
 	}
 }
 

@@ -2,7 +2,6 @@ package capture
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"github.com/ndklab/ndklab/internal/fabric/frame"
@@ -38,11 +37,12 @@ type recorder struct {
 	written uint64   // packets, of all sources
 	scratch []byte   // the packet at hand
 
-	window  time.Duration   // how long packets wait for others
-	waiting []queue         // by source
-	fates   chan []decision // what taps say
-	come    []progress      // by source
-	came    []bool          // by source: all that there was when write was called has come
+	window  time.Duration // how long packets wait for others
+	waiting []queue       // by source
+	fates   *fates        // what taps say
+	come    []progress    // by source
+	came    []bool        // by source: all that there was when write was called has come
+	silent  []bool        // by source: no engine had the link then
 	pairs   pairs
 
 	marks  []Mark // that no packet has yet
@@ -77,7 +77,7 @@ func newRecorder(sources []Source, chunks *chunks, files *Files, options Options
 	r := &recorder{
 		sources: sources, chunks: chunks, options: options, output: newOutput(files), made: blocks{snaplen: options.Snaplen},
 		started: time.Now().UnixNano(), counts: make([]Counts, len(sources)), waiting: make([]queue, len(sources)), come: make([]progress, len(sources)), came: make([]bool, len(sources)),
-		fates: make(chan []decision, 64), pairs: newPairs(),
+		silent: make([]bool, len(sources)), fates: newFates(len(sources)), pairs: newPairs(),
 	}
 	if len(sources) > 1 || sources[0].Tap != nil {
 		r.window = window
@@ -161,7 +161,7 @@ func (r *recorder) run(taps <-chan struct{}) {
 			}
 			r.chunks.out[c.source].Add(-1)
 			r.chunks.empty <- c
-		case d := <-r.fates:
+		case d := <-r.fates.told:
 			r.decide(d)
 		case <-ticker.C:
 			r.pairs.expire(r.come, time.Now().Add(-patience).UnixNano())
@@ -169,7 +169,7 @@ func (r *recorder) run(taps <-chan struct{}) {
 			r.output.failed <- err // for close
 			return
 		}
-		if len(r.fates) > 0 { // before their packets are written
+		if len(r.fates.told) > 0 { // before their packets are written
 			continue
 		}
 		if r.write(false) {
@@ -189,29 +189,40 @@ func (r *recorder) lastFates(taps <-chan struct{}) {
 	defer silence.Stop()
 	for r.undecided() {
 		select {
-		case d := <-r.fates:
+		case d := <-r.fates.told:
 			r.decide(d)
 			silence.Reset(fateWindow)
 		case <-silence.C:
 			// We may have been kept from our work ourselves.
-			if len(r.fates) == 0 && !r.telling() {
+			if !r.telling() {
 				return
 			}
 			silence.Reset(tick)
 		case <-late:
 			return
 		case <-taps:
-			for len(r.fates) > 0 {
-				r.decide(<-r.fates)
+			for len(r.fates.told) > 0 {
+				r.decide(<-r.fates.told)
 			}
 			return
 		}
 	}
 }
 
-// telling reports whether a tap has something to say that was not read.
+// telling reports whether a tap has said something that has not come here yet.
 func (r *recorder) telling() bool {
-	return slices.ContainsFunc(r.sources, func(s Source) bool { return s.Tap != nil && unread(s.Tap) })
+	for i := range r.sources {
+		if r.sources[i].Tap != nil && r.behind(i) {
+			return true
+		}
+	}
+	return false
+}
+
+// behind reports whether the tap of a source has said something that has not come here
+// yet: it is in the socket, or on its way from there.
+func (r *recorder) behind(source int) bool {
+	return unread(r.sources[source].Tap) || r.fates.behind[source].Load() != 0
 }
 
 // undecided reports whether packets wait of which an engine may have something to say.
@@ -257,33 +268,38 @@ func (r *recorder) frame(source int, raw []byte, t *taken, now int64) {
 }
 
 // decide takes what a tap says.
-func (r *recorder) decide(all []decision) {
+func (r *recorder) decide(all told) {
 	now := time.Now().UnixNano()
-	for _, d := range all {
+	p := &r.come[all.source]
+	for _, d := range all.decisions {
 		r.counts[d.source].Fateless += uint64(d.missed)
-		p := &r.come[d.source]
 		p.told, p.at = max(p.told, d.stamp), now
 		if d.key != 0 {
 			r.pairs.decision(d, now)
 		}
 	}
+	r.fates.behind[all.source].Add(-all.reads)
 }
 
 // decided reports whether a packet need not wait for a decision any more at an
 // instant: no engine has its link, the tap has told of later packets, or it has had
-// the time and said nothing. A tap that we are behind with is waited for.
+// the time and said nothing. A tap that we are behind with is waited for, and so is the
+// first that it says, namely that an engine has the link.
 func (r *recorder) decided(h *held, now int64) bool {
 	p := &r.come[h.source]
-	if h.key == 0 || p.at == 0 || h.stamp+int64(skew) < p.told {
+	if h.key == 0 || r.silent[h.source] || h.stamp+int64(skew) < p.told {
 		return true
 	}
-	if max(p.at, h.since) > now-int64(fateWindow) {
+	if p.at != 0 && max(p.at, h.since) > now-int64(fateWindow) {
 		return false
 	}
-	if unread(r.sources[h.source].Tap) {
-		p.at = now
+	if r.behind(h.source) {
+		if p.at != 0 {
+			p.at = now
+		}
 		return false
 	}
+	r.silent[h.source] = p.at == 0
 	return true
 }
 
@@ -351,6 +367,7 @@ func (r *recorder) marked(stamp int64, comment string) string {
 func (r *recorder) write(end bool) (enough bool) {
 	now := time.Now().UnixNano()
 	clear(r.came)
+	clear(r.silent)
 	r.takeMarks()
 	for {
 		h, bytes := r.oldest()
