@@ -3,7 +3,6 @@ package lab
 import (
 	"context"
 	"fmt"
-	"io"
 	"log"
 	"os"
 	"runtime"
@@ -16,7 +15,6 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/capture"
 	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/lab/link"
-	"github.com/ndklab/ndklab/internal/fabric/linkem/tap"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
 )
@@ -223,40 +221,48 @@ func (l *labLink) tap(ctx context.Context) (theirs *os.File, carried bool, untap
 	if _, ours := l.carrier().(linkemCarrier); !ours || !l.engaged {
 		return theirs, false, untap, nil
 	}
-	l.startTaps()
-	if err := awaitTap(theirs); err != nil {
+	if err := l.startTaps(); err != nil {
 		theirs.Close()
-		return nil, false, untap, fmt.Errorf("link %s: tap: %w", l.name(), err)
+		return nil, false, untap, err
 	}
 	return theirs, true, untap, nil
 }
 
-// startTaps has the engine, which has the link, tell the taps that are not on. acting
-// is held.
-func (l *labLink) startTaps() {
+// startTaps has the engine, which has the link, tell the taps that are not on, and waits
+// until they are: else packets that the engine decides on meanwhile would be taken for
+// those of the kernel. acting is held.
+func (l *labLink) startTaps() error {
 	for _, t := range l.taps {
 		if t.on {
 			continue
+		}
+		on, begins, err := os.Pipe()
+		if err != nil {
+			return fmt.Errorf("link %s: tap: %w", l.name(), err)
 		}
 		t.on = true
 		engine, name := l.engine.current(), l.name()
 		go func() {
 			defer t.file.Close()
-			if err := engine.Tap(t.ctx, name, capture.TapLength, t.file); err != nil && t.ctx.Err() == nil {
+			defer begins.Close()
+			if err := engine.Tap(t.ctx, name, capture.TapLength, t.file, begins); err != nil && t.ctx.Err() == nil {
 				log.Printf("link %s: tap: %v", name, err)
 			}
 		}()
+		err = awaitTap(on)
+		on.Close()
+		if err != nil && t.ctx.Err() == nil {
+			return fmt.Errorf("link %s: tap: %w", name, err)
+		}
 	}
+	return nil
 }
 
-// awaitTap takes the packet with which the stream of a tap begins.
-func awaitTap(f *os.File) error {
-	if err := f.SetReadDeadline(time.Now().Add(answerTime)); err != nil {
+// awaitTap waits until the stream of a tap has begun.
+func awaitTap(on *os.File) error {
+	if err := on.SetReadDeadline(time.Now().Add(answerTime)); err != nil {
 		return err
 	}
-	first := io.LimitReader(f, int64(tap.Len(&tap.Packet{}))) // and nothing behind it
-	if _, err := tap.NewReader(first).Next(); err != nil {
-		return err
-	}
-	return f.SetReadDeadline(time.Time{})
+	_, err := on.Read(make([]byte, 1))
+	return err
 }

@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"log"
 	"time"
 
 	"github.com/ndklab/ndklab/internal/fabric/lab/link"
@@ -41,7 +42,9 @@ func (c linkemCarrier) attach(l *labLink, asked [2]topology.Impairment) error {
 	if atOnce {
 		return nil
 	}
-	l.startTaps()
+	if err := l.startTaps(); err != nil {
+		log.Print(err) // a link does not depend on those who watch it
+	}
 	if err := l.part(); err != nil {
 		return err
 	}

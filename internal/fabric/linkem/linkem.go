@@ -71,7 +71,7 @@ var (
 	methodRecorded = control.NewMethod[control.None, Recorded]("recorded")
 	methodReplay   = control.NewMethod[control.None, Log]("replay").WithFiles(1, 1)
 	methodLosses   = control.NewProcedure[uint64]("losses").WithFiles(1, 1)
-	methodTap      = control.NewProcedure[tapParams]("tap").WithFiles(1, 1) // lasts until the caller gives up
+	methodTap      = control.NewProcedure[tapParams]("tap").WithFiles(2, 2) // lasts until the caller gives up
 	methodRelay    = control.NewProcedure[string]("relay").WithFiles(2, 2)  // a namespace and a directory
 	methodRelays   = control.NewMethod[control.None, map[string]relay.Counts]("relays")
 )
@@ -206,9 +206,10 @@ func (e *Engine) Losses(ctx context.Context, seed uint64, file *os.File) error {
 // file is gone, which shows at the next packet, or when writing fails. Packets
 // for which the reader is too slow are left out of the stream and counted there;
 // they wait in 8 MiB of memory. file stays the caller's, and becomes
-// non-blocking.
-func (e *Engine) Tap(ctx context.Context, link string, snaplen int, file *os.File) error {
-	return methodTap.Call(ctx, e.conn, tapParams{link, snaplen}, file)
+// non-blocking. A byte is written to on, a pipe, once the beginning of the stream has
+// been: it tells of each packet from then on.
+func (e *Engine) Tap(ctx context.Context, link string, snaplen int, file, on *os.File) error {
+	return methodTap.Call(ctx, e.conn, tapParams{link, snaplen}, file, on)
 }
 
 // Parameters of the requests.

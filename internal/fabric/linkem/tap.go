@@ -145,7 +145,14 @@ func (s *service) tap(ctx context.Context, r *control.Request, p tapParams) erro
 		_, err := file.Write(b.items)
 		return err
 	}
-	err = t.spool.run(ctx, write)
+	if err = t.spool.pass(write); err == nil {
+		if _, err = r.Files[1].Write([]byte{0}); errors.Is(err, unix.EPIPE) { // nobody waits for it any more
+			err = nil
+		}
+	}
+	if err == nil {
+		err = t.spool.run(ctx, write)
+	}
 	_ = s.commands.do(func() error { // a loop that has ended adds nothing any more
 		k := s.links.byName[p.Link]
 		k.taps = slices.DeleteFunc(k.taps, func(u *packetTap) bool { return u == t })

@@ -145,11 +145,20 @@ func TestTapOfAnEngine(t *testing.T) {
 	tapped := func(ctx context.Context) (*os.File, chan error) {
 		r, w, err := os.Pipe()
 		must(t, err)
+		begun, begins, err := os.Pipe()
+		must(t, err)
+		defer begun.Close()
 		ended := make(chan error, 1)
 		go func() {
 			defer w.Close()
-			ended <- l.engine.Tap(ctx, linkName, 0, w)
+			defer begins.Close()
+			ended <- l.engine.Tap(ctx, linkName, 0, w, begins)
 		}()
+		_, err = begun.Read(make([]byte, 1))
+		must(t, err)
+		if n, err := unix.IoctlGetInt(int(r.Fd()), unix.SIOCINQ); err != nil || n < tap.Len(&tap.Packet{}) {
+			t.Errorf("the tap is on, and its stream has %d bytes, %v", n, err)
+		}
 		return r, ended
 	}
 	ctx, cancel := context.WithCancel(deadline(t))
@@ -224,7 +233,7 @@ func TestTapOfAnEngine(t *testing.T) {
 			must(t, err)
 		}
 	}
-	if err := l.engine.Tap(deadline(t), "no link", 0, gone); err == nil {
+	if err := l.engine.Tap(deadline(t), "no link", 0, read, read); err == nil {
 		t.Error("a link that is not there was tapped")
 	}
 }
