@@ -53,6 +53,7 @@ type DCQCN struct {
 	DCETCPRTT                *time.Duration `json:"dce_tcp_rtt,omitempty"`
 	RateReduceMonitorPeriod  *time.Duration `json:"rate_reduce_monitor_period,omitempty"`
 	InitialAlphaValue        *uint32        `json:"initial_alpha_value,omitempty"` // of 1024
+	SlowRestart              *bool          `json:"slow_restart,omitempty"`
 }
 
 // A CNPScope says for what an adapter counts the time between two CNPs.
@@ -119,6 +120,7 @@ var dcqcnTable = sync.OnceValue(func() *keyTable[DCQCN] {
 			limit("dce_tcp_rtt", period, func(m *DCQCN) **time.Duration { return &m.DCETCPRTT }, "from one update of alpha to the next, $range").orElse("1us; of `paper` 55us"),
 			limit("rate_reduce_monitor_period", periodOrNone, func(m *DCQCN) **time.Duration { return &m.RateReduceMonitorPeriod }, "from one cut to the next at least, $range; 0us: each CNP cuts").orElse("4us; of `paper` 0us"),
 			limit("initial_alpha_value", tenBits, func(m *DCQCN) **uint32 { return &m.InitialAlphaValue }, "alpha at the first CNP, $range of 1024").orElse("1023; of `paper` 1024"),
+			limit("slow_restart", yes, func(m *DCQCN) **bool { return &m.SlowRestart }, "`true`: a sender whose peer says that a packet is missing, or does not acknowledge one in time, slows down as with a CNP").orElse("`false`"),
 		},
 	}
 })

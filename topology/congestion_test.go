@@ -35,6 +35,7 @@ var congestionParameters = []struct {
 	{"dcqcn", "dce_tcp_rtt", "1us", "10s", "1000", "10000000000"},
 	{"dcqcn", "rate_reduce_monitor_period", "0us", "10s", "0", "10000000000"},
 	{"dcqcn", "initial_alpha_value", "0", "1023", "0", "1023"},
+	{"dcqcn", "slow_restart", "false", "true", "false", "true"},
 	{"cnp", "dscp", "0", "63", "0", "63"},
 	{"cnp", "min_time", "0us", "10s", "0", "10000000000"},
 	{"cnp", "delay", "0us", "10s", "0", "10000000000"},

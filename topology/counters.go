@@ -17,7 +17,7 @@ var (
 		"rnr_naks_sent", "rnr_naks_received", "timeouts", "acks_sent", "acks_received", "unknown_qp", "misdirected", "cnps_received",
 		"early_dropped", "bad_length",
 		// Of adapters with congestion control alone.
-		"np_ecn_marked_roce_packets", "np_cnp_sent", "rp_cnp_handled", "rp_cnp_ignored", "packet_seq_err", "local_ack_timeout_err",
+		"np_ecn_marked_roce_packets", "np_cnp_sent", "rp_cnp_handled", "rp_cnp_ignored", "roce_slow_restart_cnps", "packet_seq_err", "local_ack_timeout_err",
 		"super_packets_sent", "super_packets_received", "send_dropped", "send_too_big", "segmentation_refused", "receive_overflow",
 		"icrc_errors", "malformed",
 	}

@@ -24,9 +24,11 @@ func TestCounters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	dcqcn := congestion.ConnectX()
+	dcqcn.SlowRestart = true
 	device, err := provider.NewMiniport(provider.Config{
 		Carrier: carrier, Clock: clock.Real(), Rand: rand.New(rand.NewPCG(1, 2)), Info: provider.DefaultAdapterInfo(), Capabilities: provider.DefaultCapabilities(),
-		Congestion: congestion.Config{Algorithm: congestion.None},
+		Congestion: congestion.Config{Algorithm: congestion.WithDCQCN, DCQCN: dcqcn},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -68,6 +68,34 @@ func TestLossyIncast(t *testing.T) {
 	}
 }
 
+// TestSlowRestart: where nothing is marked, senders of DCQCN hear of congestion by what is lost alone, if slow_restart
+// says so, and then get more through. Else there is not even its counter.
+func TestSlowRestart(t *testing.T) {
+	work := "operation: write, size: 1MiB, depth: 8, count: 16"
+	var results []float64
+	for _, adapter := range []string{"congestion: dcqcn", "congestion: dcqcn, dcqcn: {slow_restart: true}"} {
+		r := run(t, parsed(t, incast(8, adapter, "rate: 10gbit", work)))
+		rate, _, lost := judgeIncast(r)
+		restarts, there := uint64(0), false
+		for _, n := range r.Nodes {
+			if got, ok := n.Transport["roce_slow_restart_cnps"]; ok {
+				restarts, there = restarts+got, true
+			}
+			if handled := n.Transport["rp_cnp_handled"]; handled != 0 {
+				t.Errorf("%s: %s has heard %d CNPs", adapter, n.Name, handled)
+			}
+		}
+		t.Logf("%s: %.1f %% of the ideal, %.1f %% lost, %d slow restarts", adapter, 100*rate/ideal, 100*lost, restarts)
+		if on := strings.Contains(adapter, "slow"); there != on || (restarts > 0) != on {
+			t.Errorf("%s: %d slow restarts, counted: %v", adapter, restarts, there)
+		}
+		results = append(results, rate)
+	}
+	if without, with := results[0], results[1]; with < 1.5*without {
+		t.Errorf("%.1f %% of the ideal with slow_restart, %.1f %% without", 100*with/ideal, 100*without/ideal)
+	}
+}
+
 // TestUnmarked: without thresholds nothing is marked, and DCQCN sends at the rate of the line as none does.
 func TestUnmarked(t *testing.T) {
 	work := "operation: write, size: 1MiB, depth: 8, count: 32"

@@ -86,6 +86,9 @@ func setSender(p *congestion.DCQCN, set *topology.DCQCN) {
 	if set.InitialAlphaValue != nil {
 		p.InitialAlphaValue = float64(*set.InitialAlphaValue) / tenBits
 	}
+	if set.SlowRestart != nil {
+		p.SlowRestart = *set.SlowRestart
+	}
 }
 
 func setReceiver(p *congestion.CNP, set *topology.CNP) {

@@ -34,6 +34,7 @@ var congestionParameters = []struct {
 	{"dcqcn", "dce_tcp_rtt", "1us", "10s", time.Microsecond, 10 * time.Second, func(c *congestion.Config) any { return c.DCQCN.DCETCPRTT }},
 	{"dcqcn", "rate_reduce_monitor_period", "0us", "10s", time.Duration(0), 10 * time.Second, func(c *congestion.Config) any { return c.DCQCN.RateReduceMonitorPeriod }},
 	{"dcqcn", "initial_alpha_value", "0", "1023", 0.0, 1023.0 / 1024, func(c *congestion.Config) any { return c.DCQCN.InitialAlphaValue }},
+	{"dcqcn", "slow_restart", "false", "true", false, true, func(c *congestion.Config) any { return c.DCQCN.SlowRestart }},
 	{"cnp", "dscp", "0", "63", uint8(0), uint8(63), func(c *congestion.Config) any { return c.CNP.DSCP }},
 	{"cnp", "min_time", "0us", "10s", time.Duration(0), 10 * time.Second, func(c *congestion.Config) any { return c.CNP.MinTime }},
 	{"cnp", "delay", "0us", "10s", time.Duration(0), 10 * time.Second, func(c *congestion.Config) any { return c.CNP.Delay }},
@@ -97,9 +98,9 @@ func TestCongestionControl(t *testing.T) {
 // preset.
 func TestDocumentedParameters(t *testing.T) {
 	const connectX = "congestion: dcqcn, dcqcn: {preset: paper, clamp_tgt_rate: false, clamp_tgt_rate_after_time_inc: true, rpg_time_reset: 300us, rpg_byte_reset: 0B, rpg_threshold: 1, rpg_max_rate: 0bit, rpg_ai_rate: 5mbit, rpg_hai_rate: 50mbit, rpg_gd: 11, " +
-		"rpg_min_dec_fac: 50%, rpg_min_rate: 1mbit, rate_to_set_on_first_cnp: 0bit, dce_tcp_g: 1019, dce_tcp_rtt: 1us, rate_reduce_monitor_period: 4us, initial_alpha_value: 1023}, cnp: {dscp: 48, min_time: 4us, delay: 0us, per: qp}"
+		"rpg_min_dec_fac: 50%, rpg_min_rate: 1mbit, rate_to_set_on_first_cnp: 0bit, dce_tcp_g: 1019, dce_tcp_rtt: 1us, rate_reduce_monitor_period: 4us, initial_alpha_value: 1023, slow_restart: false}, cnp: {dscp: 48, min_time: 4us, delay: 0us, per: qp}"
 	const paper = "congestion: dcqcn, dcqcn: {preset: connectx, clamp_tgt_rate: true, clamp_tgt_rate_after_time_inc: false, rpg_time_reset: 55us, rpg_byte_reset: 10MB, rpg_threshold: 5, rpg_max_rate: 0bit, rpg_ai_rate: 40mbit, rpg_hai_rate: 200mbit, rpg_gd: 11, " +
-		"rpg_min_dec_fac: 0%, rpg_min_rate: 1mbit, rate_to_set_on_first_cnp: 0bit, dce_tcp_g: 1020, dce_tcp_rtt: 55us, rate_reduce_monitor_period: 0us}, cnp: {dscp: 48, min_time: 50us, delay: 0us, per: qp}"
+		"rpg_min_dec_fac: 0%, rpg_min_rate: 1mbit, rate_to_set_on_first_cnp: 0bit, dce_tcp_g: 1020, dce_tcp_rtt: 55us, rate_reduce_monitor_period: 0us, slow_restart: false}, cnp: {dscp: 48, min_time: 50us, delay: 0us, per: qp}"
 	for block, want := range map[string]string{connectX: "congestion: dcqcn", paper: "congestion: dcqcn, dcqcn: paper"} {
 		got, want := Config(adapterOf(t, block)).Congestion, Config(adapterOf(t, want)).Congestion
 		if block == paper {

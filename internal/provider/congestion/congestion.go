@@ -23,6 +23,9 @@ type Control interface {
 	Sent(now time.Duration, bytes int)
 	// Notified takes note of a CNP.
 	Notified(now time.Duration)
+	// Lost takes note that the peer has said that a packet is missing, or has not acknowledged one
+	// in time, and reports whether that slows the sender down.
+	Lost(now time.Duration) bool
 	// Rate returns the rate at which packets may be sent, in bits per second on the wire; 0: any.
 	Rate(now time.Duration) float64
 	// Deadline returns when Rate changes next unless something else happens; false if never.
@@ -120,5 +123,6 @@ type unlimited struct{}
 
 func (unlimited) Sent(time.Duration, int)         {}
 func (unlimited) Notified(time.Duration)          {}
+func (unlimited) Lost(time.Duration) bool         { return false }
 func (unlimited) Rate(time.Duration) float64      { return 0 }
 func (unlimited) Deadline() (time.Duration, bool) { return 0, false }

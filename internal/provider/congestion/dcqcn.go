@@ -27,6 +27,9 @@ type DCQCN struct {
 	DCETCPRTT                time.Duration // from one update of alpha to the next
 	RateReduceMonitorPeriod  time.Duration // from one cut to the next at least; 0: each CNP cuts
 	InitialAlphaValue        float64       // 0 to 1
+	// SlowRestart has a packet that is missing, or not acknowledged in time, slow the sender down as
+	// a CNP does (mlx5's roce_slow_restart; congestion.md a).
+	SlowRestart bool
 }
 
 const mbit = 1e6 // bits per second

@@ -103,6 +103,14 @@ func (r *reactionPoint) Notified(now time.Duration) {
 	}
 }
 
+// Lost implements Control: with SlowRestart it is a CNP.
+func (r *reactionPoint) Lost(now time.Duration) bool {
+	if r.p.SlowRestart {
+		r.Notified(now)
+	}
+	return r.p.SlowRestart
+}
+
 // Rate implements Control.
 func (r *reactionPoint) Rate(now time.Duration) float64 {
 	r.advance(now)

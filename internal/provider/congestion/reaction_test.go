@@ -128,6 +128,30 @@ func TestFirstCNPSetsTheRate(t *testing.T) {
 	r.expect(t, 11*us, 300, 400)
 }
 
+// TestSlowRestart: with it, what is lost is a CNP, and so may be the first; else it is nothing.
+func TestSlowRestart(t *testing.T) {
+	p := simple()
+	r := newReactionPoint(&p, 1600*mbit)
+	if r.Lost(0) {
+		t.Error("a sender slows down without slow_restart")
+	}
+	r.expect(t, 20*us, 1600, 1600)
+	p.SlowRestart = true
+	for _, first := range []func(*reactionPoint){func(r *reactionPoint) { r.Lost(0) }, func(r *reactionPoint) { r.Notified(0) }} {
+		r = newReactionPoint(&p, 1600*mbit)
+		first(r)
+		r.expectDeadline(t, 10*us+1)
+		r.expect(t, 10*us+1, 1200, 1600)
+		if !r.Lost(11 * us) {
+			t.Error("what is lost changes nothing")
+		}
+		r.expect(t, 20*us+1, 900, 1200)
+	}
+	if (unlimited{}).Lost(0) {
+		t.Error("a sender without congestion control slows down")
+	}
+}
+
 func TestClampsOfTheTarget(t *testing.T) {
 	for name, c := range map[string]struct {
 		clamp, afterTime bool

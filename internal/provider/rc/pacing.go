@@ -44,6 +44,13 @@ func (q *QP) Notified(now time.Duration) bool {
 	return true
 }
 
+// noteLost tells the Pacer that the peer has said that a packet is missing, or has not acknowledged one in time.
+func (q *QP) noteLost(now time.Duration) {
+	if p := q.connection.Pacer; p != nil {
+		p.Lost(now)
+	}
+}
+
 // noteSent tells the pacer of a packet that Next has made, unless it only acknowledges.
 func (q *QP) noteSent(now time.Duration, p *roce.Packet) {
 	op := p.Header.Opcode

@@ -14,10 +14,12 @@ import (
 type fixedRate struct {
 	rate     float64
 	notified int
+	lost     int
 }
 
 func (f *fixedRate) Sent(time.Duration, int)         {}
 func (f *fixedRate) Notified(time.Duration)          { f.notified++ }
+func (f *fixedRate) Lost(time.Duration) bool         { f.lost++; return true }
 func (f *fixedRate) Rate(time.Duration) float64      { return f.rate }
 func (f *fixedRate) Deadline() (time.Duration, bool) { return 0, false }
 
@@ -215,5 +217,50 @@ func TestSlowPace(t *testing.T) {
 	p.await(t, p.a, 1, time.Second)
 	if n := p.a.qp.Counters().Timeouts; n != 0 {
 		t.Errorf("%d probe timeouts, want none: nothing was late", n)
+	}
+}
+
+// TestLost: a packet that is missing, by a NAK or by what else a peer says of it, and one that is not acknowledged in
+// time, are for the Pacer. A SelectiveAcknowledge says it again with each packet behind the one that is missing, where a
+// NAK comes once: it counts once. Acknowledgements and RNR NAKs say nothing of the kind.
+func TestLost(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Connection)
+		hear   []roce.Header
+		want   int
+	}{
+		{"acknowledgements", nil, []roce.Header{ack(100, roce.SyndromeACK), ack(101, roce.SyndromeRNR)}, 0},
+		{"a NAK", nil, []roce.Header{ack(101, roce.SyndromePSNSequence)}, 1},
+		{"NAKs of two packets", nil, []roce.Header{ack(101, roce.SyndromePSNSequence), ack(103, roce.SyndromePSNSequence)}, 2},
+		{"a NAK that is stale", nil, []roce.Header{ack(101, roce.SyndromeACK), ack(99, roce.SyndromePSNSequence)}, 0},
+		{"one packet that is missing", selectively, []roce.Header{reporting(101, 102), reporting(101, 103, 1), reporting(101, 104, 1, 2)}, 1},
+		{"two packets", selectively, []roce.Header{reporting(101, 102), reporting(101, 104, 2), reporting(103, 104)}, 2},
+	} {
+		e := newReady(t, c.change)
+		control := new(fixedRate)
+		e.qp.connection.Pacer = congestion.NewPacer(control, 0, 0, pacedOverhead)
+		e.queue(sends(1, 1), sends(2, 1), sends(3, 1), sends(4, 1), sends(5, 1))
+		e.answers(0)
+		for _, h := range c.hear {
+			e.qp.Handle(0, &h, nil)
+		}
+		if control.lost != c.want {
+			t.Errorf("%s: %d are lost, want %d", c.name, control.lost, c.want)
+		}
+	}
+	e := newReady(t, nil)
+	control := new(fixedRate)
+	e.qp.connection.Pacer = congestion.NewPacer(control, 0, 0, pacedOverhead)
+	e.queue(sends(1, 1))
+	e.answers(0)
+	at, _ := e.qp.Deadline()
+	e.qp.HandleTimeout(at - 1)
+	if control.lost != 0 {
+		t.Error("a packet is lost before its time is over")
+	}
+	e.qp.HandleTimeout(at)
+	if control.lost != 1 {
+		t.Errorf("a timeout: %d are lost", control.lost)
 	}
 }

@@ -63,6 +63,10 @@ func (r *requester) handleSelectiveAck(now time.Duration, h *roce.Header, at int
 	}
 	r.q.counters.AcknowledgementsReceived++
 	b := r.startRecovery(now)
+	if at != b.missing { // a responder that keeps nothing would send one NAK for it
+		b.missing = at
+		r.q.noteLost(now)
+	}
 	b.markExecuted(now, at)
 	r.advanceOverArrived(now)
 	if r.q.state != Ready {

@@ -255,6 +255,7 @@ func (r *requester) handleTimeout(now time.Duration) {
 	}
 	if q.next > q.una && now >= t.ptoAt {
 		r.q.counters.Timeouts++
+		r.q.noteLost(now)
 		r.probe.pending = true
 		t.expirePTO(now)
 	}

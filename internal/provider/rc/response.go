@@ -51,6 +51,7 @@ func (r *requester) handle(now time.Duration, h *roce.Header, payload []byte) {
 		r.handleRNRNAK(now, at, h.Syndrome)
 	case h.Syndrome == roce.SyndromePSNSequence: // roce.md 6.3, 8
 		r.q.counters.NAKsReceived++
+		r.q.noteLost(now)
 		// During an RNR wait it changes nothing: the cursor is back already.
 		if r.handleExecuted(now, at) && !selective {
 			r.goBackOnce(now)

@@ -25,6 +25,7 @@ type scoreboard struct {
 	waiting       int      // likewise
 	recoveryPoint int64    // the scoreboard ends when una is there
 	executed      int64    // the responder has executed everything before it
+	missing       int64    // the packet that was last reported to be missing
 	responses     earlyStore
 
 	rack          rack
@@ -54,7 +55,7 @@ type record struct {
 // start has the scoreboard begin where the queue is, with no records.
 func (b *scoreboard) start() {
 	q := b.queue
-	b.recoveryPoint, b.executed, b.lowestLost = q.max, q.una, q.una
+	b.recoveryPoint, b.executed, b.lowestLost, b.missing = q.max, q.una, q.una, q.una-1
 	b.rack.reset()
 	if w := q.oldest(); w.op == OpRead && q.chunkStart(w, q.una) != q.una {
 		b.executed = q.chunkEnd(w, q.una) // a part of the response is here

@@ -25,8 +25,8 @@ type congestionControl struct {
 	notifiers map[netip.Addr]*congestion.Notifier // by the peer's address, or of the zero Addr for all
 
 	// Of mlx5's names: CE marks seen and CNPs sent as the notification point (np), CNPs that the reaction
-	// point (rp) heeded, and that were for queue pairs without one.
-	marked, sent, handled, ignored atomic.Uint64
+	// point (rp) heeded, and that were for queue pairs without one; and how often it took what was lost for a CNP.
+	marked, sent, handled, ignored, restarts atomic.Uint64
 }
 
 // CongestionCounters returns what bears on congestion control under mlx5's names, where channels have counted sum; nil if
@@ -36,11 +36,15 @@ func (d *Device) CongestionCounters(sum *rc.Counters) map[string]uint64 {
 	if g.Algorithm == congestion.Window {
 		return nil
 	}
-	return map[string]uint64{
+	counters := map[string]uint64{
 		"np_ecn_marked_roce_packets": g.marked.Load(), "np_cnp_sent": g.sent.Load(),
 		"rp_cnp_handled": g.handled.Load(), "rp_cnp_ignored": g.ignored.Load(),
 		"packet_seq_err": sum.NAKsReceived, "local_ack_timeout_err": sum.Timeouts,
 	}
+	if g.restartsSlowly() {
+		counters["roce_slow_restart_cnps"] = g.restarts.Load()
+	}
+	return counters
 }
 
 // pace gives a connection its Pacer. Where the line says when there is room on it, nothing else bounds what is in flight;
@@ -51,8 +55,32 @@ func (g *congestionControl) pace(c *rc.Connection, local netip.Addr, onLine bool
 	}
 	flow := roce.Flow{Local: local}
 	line := float64(g.LineRates[local])
-	c.Pacer = congestion.NewPacer(g.New(line), line, g.Burst, layer1+frameOctets(&flow, 0, 0)-roce.Opcode(0).HeaderLen())
+	control := g.New(line)
+	if g.restartsSlowly() {
+		control = countingControl{control, &g.restarts}
+	}
+	c.Pacer = congestion.NewPacer(control, line, g.Burst, layer1+frameOctets(&flow, 0, 0)-roce.Opcode(0).HeaderLen())
 	c.Pacer.Unbounded = onLine
+}
+
+// restartsSlowly reports whether what is lost slows a sender down.
+func (g *congestionControl) restartsSlowly() bool {
+	return g.Algorithm == congestion.WithDCQCN && g.DCQCN.SlowRestart
+}
+
+// A countingControl counts what is lost that slows its queue pair down.
+type countingControl struct {
+	congestion.Control
+	restarts *atomic.Uint64
+}
+
+// Lost implements congestion.Control.
+func (c countingControl) Lost(now time.Duration) bool {
+	slows := c.Control.Lost(now)
+	if slows {
+		c.restarts.Add(1)
+	}
+	return slows
 }
 
 // classOf returns the traffic class of a packet of a reliable connection.
