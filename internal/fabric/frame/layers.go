@@ -24,8 +24,7 @@ func (f *Frame) Layers() Layers {
 	if end == 0 {
 		return at
 	}
-	ecn := trafficClass(p, ipv6) & 3
-	at.ECT = ecn == 1 || ecn == 2
+	at.ECT = roce.IsECT(roce.ClassOf(p[ethernetLen:]))
 	at.ipv6 = ipv6
 	at.Payload = min(end-HeaderLen, len(p))
 	if !first {
@@ -48,13 +47,6 @@ func (f *Frame) Message(i int, at Layers) []byte {
 		return f.Payload(i, 1)
 	}
 	return f.Packet()[at.Payload:]
-}
-
-func trafficClass(packet []byte, ipv6 bool) byte {
-	if ipv6 {
-		return packet[ethernetLen]<<4 | packet[ethernetLen+1]>>4
-	}
-	return packet[ethernetLen+1]
 }
 
 // Mark writes Congestion Experienced into the IP header of a packet that begins with its Ethernet

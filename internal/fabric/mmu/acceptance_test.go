@@ -89,7 +89,6 @@ func victim(t *testing.T, change func(int, *Config)) *network {
 	return n
 }
 
-// ports of the reference are counted from 1, and in the order of its file.
 const mib25 = 25 << 20
 
 func (n *network) victimFlows(p *congestion.DCQCN, cnp congestion.CNP) {
@@ -112,26 +111,33 @@ func (n *network) compare(t *testing.T, run ns3.Fabric, points float64) {
 	t.Logf("%d PFC frames, reference %d", n.pauses(), run.PFC)
 }
 
-// TestVictimPaused is row 3.
-func TestVictimPaused(t *testing.T) {
-	run := ns3.FabricOf("victim-none")
-	n := victim(t, nil)
-	n.victimFlows(nil, congestion.CNP{})
-	n.run(time.Second)
-	n.compare(t, run, 2)
-	within(t, "peak of the trunk, KB", n.peakKB(0, 5), run.QueuePeakKB["0:6"], 0.05)
-	within(t, "peak before the receiver, KB", n.peakKB(1, 1), run.QueuePeakKB["1:1"], 0.05)
-}
-
-// TestParkingLotPaused is row 5.
-func TestParkingLotPaused(t *testing.T) {
-	run := ns3.FabricOf("parking-none")
-	n := parkingLot(t, nil)
-	n.parkingFlows(nil, congestion.CNP{})
-	n.run(time.Second)
-	n.compare(t, run, 2)
-	within(t, "peak of the trunk, KB", n.peakKB(0, 3), run.QueuePeakKB["0:4"], 0.05)
-	within(t, "peak before the receiver, KB", n.peakKB(1, 2), run.QueuePeakKB["1:2"], 0.05)
+// TestPausedFabrics is rows 3 and 5: the shares of the flows, and how long the queues of two ports are at most: the trunk's,
+// and the one before the receiver. Ports of the reference are counted from 1, and in the order of its file.
+func TestPausedFabrics(t *testing.T) {
+	type port struct {
+		node, index int
+		reference   string
+	}
+	for label, c := range map[string]struct {
+		fabric   func(*testing.T, func(int, *Config)) *network
+		flows    func(*network, *congestion.DCQCN, congestion.CNP)
+		trunk    port
+		receiver port
+	}{
+		"victim-none":  {victim, (*network).victimFlows, port{0, 5, "0:6"}, port{1, 1, "1:1"}},
+		"parking-none": {parkingLot, (*network).parkingFlows, port{0, 3, "0:4"}, port{1, 2, "1:2"}},
+	} {
+		t.Run(label, func(t *testing.T) {
+			run := ns3.FabricOf(label)
+			n := c.fabric(t, nil)
+			c.flows(n, nil, congestion.CNP{})
+			n.run(time.Second)
+			n.compare(t, run, 2)
+			for name, p := range map[string]port{"trunk": c.trunk, "port to the receiver": c.receiver} {
+				within(t, "peak of the "+name+", KB", n.peakKB(p.node, p.index), run.QueuePeakKB[p.reference], 0.05)
+			}
+		})
+	}
 }
 
 func parkingLot(t *testing.T, change func(int, *Config)) *network {

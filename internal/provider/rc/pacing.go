@@ -54,7 +54,7 @@ func (q *QP) noteLost(now time.Duration) {
 // noteSent tells the pacer of a packet that Next has made, unless it only acknowledges.
 func (q *QP) noteSent(now time.Duration, p *roce.Packet) {
 	op := p.Header.Opcode
-	if pacer := q.connection.Pacer; pacer != nil && op != roce.Acknowledge && op != roce.SelectiveAcknowledge {
+	if pacer := q.connection.Pacer; pacer != nil && !op.OnlyAcknowledges() {
 		pacer.Sent(now, op.HeaderLen()+(p.PayloadLen()+3)&^3)
 	}
 }

@@ -144,6 +144,10 @@ func (o Opcode) IsWrite() bool { return opcodes[o].kind&kindWrite != 0 }
 // IsReadResponse reports whether o is part of the response to an RDMA READ.
 func (o Opcode) IsReadResponse() bool { return opcodes[o].kind&kindReadResponse != 0 }
 
+// OnlyAcknowledges reports whether o has no data and asks for none, but tells the requester of a
+// reliable connection what has arrived or has not.
+func (o Opcode) OnlyAcknowledges() bool { return o == Acknowledge || o == SelectiveAcknowledge }
+
 // IsAtomic reports whether o is an atomic request.
 func (o Opcode) IsAtomic() bool { return opcodes[o].kind&kindAtomic != 0 }
 

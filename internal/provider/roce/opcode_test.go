@@ -5,7 +5,7 @@ import "testing"
 // TestOpcodes writes out roce.md 3: header lengths from the sums of 2.2, and
 // what each opcode is.
 func TestOpcodes(t *testing.T) {
-	// r request, p response, s send, w write, d read response, a atomic,
+	// r request, p response, s send, w write, d read response, k acknowledgement, a atomic,
 	// F first, M middle, L last, O only, R RETH, A AETH, i immediate, v invalidate.
 	want := map[Opcode]struct {
 		length     int
@@ -17,7 +17,7 @@ func TestOpcodes(t *testing.T) {
 		0x0A: {28, "rwOR"}, 0x0B: {32, "rwORi"},
 		0x0C: {28, "rOR"},
 		0x0D: {16, "pdFA"}, 0x0E: {12, "pdM"}, 0x0F: {16, "pdLA"}, 0x10: {16, "pdOA"},
-		0x11: {16, "pOA"}, 0x12: {24, "pOA"},
+		0x11: {16, "pkOA"}, 0x12: {24, "pOA"},
 		0x13: {40, "raO"}, 0x14: {40, "raO"},
 		0x16: {16, "rsLv"}, 0x17: {16, "rsOv"},
 		0x1C: {32, "rOR"}, 0x1D: {28, "raOR"},
@@ -27,7 +27,7 @@ func TestOpcodes(t *testing.T) {
 		0x2A: {28, "wOR"}, 0x2B: {32, "wORi"},
 		0x64: {20, "sO"}, 0x65: {24, "sOi"},
 		0x81: {28, "O"},
-		0xD1: {24, "pOA"},
+		0xD1: {24, "pkOA"},
 	}
 	for i := range 256 {
 		o := Opcode(i)
@@ -37,7 +37,7 @@ func TestOpcodes(t *testing.T) {
 			letter string
 		}{
 			{o.IsRequest(), "r"}, {o.IsResponse(), "p"}, {o.IsSend(), "s"}, {o.IsWrite(), "w"},
-			{o.IsReadResponse(), "d"}, {o.IsAtomic(), "a"},
+			{o.IsReadResponse(), "d"}, {o.OnlyAcknowledges(), "k"}, {o.IsAtomic(), "a"},
 			{o.IsFirst(), "F"}, {o.IsMiddle(), "M"}, {o.IsLast(), "L"}, {o.IsOnly(), "O"},
 			{o.HasRETH(), "R"}, {o.HasAETH(), "A"}, {o.HasImmediate(), "i"}, {o.HasInvalidate(), "v"},
 		} {

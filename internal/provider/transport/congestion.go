@@ -86,7 +86,7 @@ func (c countingControl) Lost(now time.Duration) bool {
 // classOf returns the traffic class of a packet of a reliable connection.
 func (g *congestionControl) classOf(op roce.Opcode) uint8 {
 	class := g.DSCP << 2
-	if g.HearsMarks() && op != roce.Acknowledge && op != roce.SelectiveAcknowledge {
+	if g.HearsMarks() && !op.OnlyAcknowledges() {
 		class |= roce.ECT0
 	}
 	return class
