@@ -82,7 +82,7 @@ func written(t *testing.T, s *report.Suite) string {
 func TestPage(t *testing.T) {
 	b := newBrowser(t)
 	for name, s := range map[string]*report.Suite{
-		"suite": suite(), "empty": {Passed: true}, "bare": {Labs: []*report.Run{{Lab: "bare"}}},
+		"suite": suite(), "incast": {Labs: []*report.Run{sample.Incast(), sample.Ring()}}, "empty": {Passed: true}, "bare": {Labs: []*report.Run{{Lab: "bare"}}},
 	} {
 		path := written(t, s)
 		for _, scheme := range []string{"light", "dark"} {
@@ -134,7 +134,7 @@ func TestHostile(t *testing.T) {
 			sections: document.querySelectorAll("main > details > .sections > section").length,
 			plots: document.querySelectorAll("canvas").length,
 		})`, &got)
-		if got.Hit || got.Foreign != 0 || got.Handlers != 0 || got.Sections != 6 || got.Plots != 3 {
+		if got.Hit || got.Foreign != 0 || got.Handlers != 0 || got.Sections != 7 || got.Plots != 6 {
 			t.Errorf("%d: %q: %+v", i, text, got)
 		}
 		b.quiet(path)

@@ -11,6 +11,7 @@ import (
 type plotData struct {
 	Workloads []plotWorkload `json:"workloads"`
 	Events    []plotEvent    `json:"events"`
+	Series    *plotSeries    `json:"series,omitempty"`
 }
 
 // A plotWorkload has columns, as uPlot wants them.
@@ -40,7 +41,7 @@ type plotEvent struct {
 
 // data returns the data of the sheet's plots. encoding/json escapes what could end the element.
 func (s *sheet) data() *element {
-	d := plotData{Workloads: []plotWorkload{}, Events: []plotEvent{}}
+	d := plotData{Workloads: []plotWorkload{}, Events: []plotEvent{}, Series: plottedSeries(s.Run.Series)}
 	for i := range s.Workloads {
 		d.Workloads = append(d.Workloads, plotted(&s.Workloads[i]))
 	}

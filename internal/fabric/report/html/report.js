@@ -19,6 +19,7 @@ const scaled = ladder => v => {
 const rate = scaled([["b/s", 1e-9], ["kb/s", 1e-6], ["Mb/s", 1e-3], ["Gb/s", 1], ["Tb/s", 1e3]]);
 const time = scaled([["us", 1], ["ms", 1e3], ["s", 1e6]]);
 const size = scaled([["B", 1], ["KiB", 1024], ["MiB", 2 ** 20], ["GiB", 2 ** 30]]);
+const percent = v => v == null ? "" : +(100 * v).toPrecision(3) + " %";
 const perSecond = v => v == null ? "" : +v.toPrecision(3) + "/s";
 const instant = v => v == null ? "" : v > 0 && v < 0.1 ? +(1e3 * v).toPrecision(3) + " ms" : +v.toFixed(v < 100 ? 2 : 1) + " s";
 const share = v => v == null ? "" : v <= 0 ? "0 %" : +(100 * (1 - 10 ** -v)).toFixed(Math.max(0, Math.ceil(v) - 1)) + " %";
@@ -62,6 +63,11 @@ const kinds = {
     });
     return { data: uPlot.join(with_.map(([w]) => [w.at, w.p50, w.p99])), series, bands, x: instant, y: time, log: true, events: d.events, choose: true, sync: true };
   },
+  queues: d => ofSeries(d, d.series.queues.map((q, i) => [[q.is, line(q.name, i, size)]]), { y: size }),
+  pauses: d => ofSeries(d, d.series.pauses.map((p, i) => [[p.is, line(p.name, i, percent, { paths: () => null, points: { show: false } })]]),
+    { y: () => "", strips: d.series.period, choose: false }),
+  "qp-rate": d => ofSeries(d, d.series.rates.map((r, i) => [[r.is, line(r.name, i, rate)],
+    ...(r.target ? [[r.target, line(r.name + " target", i, rate, { width: 1, dash: [2, 3] })]] : [])]), { y: rate }),
   cdf: d => {
     const with_ = d.workloads.map((w, i) => [w, i]).filter(([w]) => w.us);
     // Of equal latencies the last fraction counts: a scale's values ascend.
@@ -84,6 +90,35 @@ const overTime = (d, column, unit) => {
   const with_ = d.workloads.map((w, i) => [w, i]).filter(([w]) => column(w));
   return { data: uPlot.join(with_.map(([w]) => [w.at, column(w)])), series: with_.map(([w, i]) => line(w.name, i, unit)), x: instant, y: unit, events: d.events, choose: true, sync: true };
 };
+
+// ofSeries is columns, each with its series, at the times of a lab's queues and rates.
+const ofSeries = (d, groups, more) => {
+  const columns = groups.flat();
+  return Object.assign({ data: [d.series.at, ...columns.map(c => c[0])], series: columns.map(c => c[1]), x: instant, events: d.events, choose: true, sync: true }, more);
+};
+
+// strips draws a strip for each series, one below the other: a bar for each period, as high as the share.
+const strips = period => ({ hooks: { draw: u => {
+  const { ctx, bbox } = u, ratio = uPlot.pxRatio;
+  const shown = u.series.map((s, i) => i).filter(i => i && u.series[i].show), row = bbox.height / shown.length;
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+  ctx.clip();
+  shown.forEach((i, n) => {
+    const foot = Math.round(bbox.top + row * (n + 1));
+    ctx.fillStyle = u.series[i].stroke(u, i);
+    u.data[i].forEach((share, k) => {
+      if (!share) return;
+      const from = Math.floor(u.valToPos(u.data[0][k] - period, "x", true)), to = Math.ceil(u.valToPos(u.data[0][k], "x", true));
+      const high = Math.max(ratio, Math.round(share * row * 0.9));
+      ctx.fillRect(from, foot - high, Math.max(to - from, ratio), high);
+    });
+    ctx.fillStyle = css("--edge");
+    ctx.fillRect(bbox.left, foot - ratio, bbox.width, ratio);
+  });
+  ctx.restore();
+} } });
 
 // marks draws a line at each event, with the number that it has in the table below, and says what it is
 // when the pointer is near.
@@ -157,7 +192,7 @@ const draw = figure => {
     padding: [18, 26, 0, 4],
     scales: {
       x: what.xlog ? { time: false, distr: 3, log: what.xlog } : { time: false, range: (u, low, high) => whole(u, low, high, what.events || []) },
-      y: what.nines ? { range: (u, low, high) => [0, Math.max(high, 1) * 1.03] }
+      y: what.strips ? { range: () => [0, 1] } : what.nines ? { range: (u, low, high) => [0, Math.max(high, 1) * 1.03] }
         : log ? { distr: 3 } : { range: (u, low, high) => [0, high > 0 ? high * 1.08 : 1] },
     },
     axes: [
@@ -168,7 +203,8 @@ const draw = figure => {
     cursor: { points: { size: 7 }, ...(what.sync ? { sync: { key: lab, setSeries: false } } : {}) },
     legend: { live: width >= 420, markers: { width: 3, stroke: (u, i) => i ? u.series[i].stroke(u, i) : "transparent", fill: () => "transparent",
       dash: (u, i) => { const d = (i && u.series[i].dash) || []; return d.length === 0 ? "solid" : d[0] > 3 ? "dashed" : "dotted"; } } },
-    plugins: what.events ? [marks(what.events, said, document.querySelectorAll("#" + lab + " tr[data-event]"))] : [],
+    plugins: [...(what.strips ? [strips(what.strips)] : []),
+      ...(what.events ? [marks(what.events, said, document.querySelectorAll("#" + lab + " tr[data-event]"))] : [])],
   };
   chart.replaceChildren();
   // What is 0 has no place on a logarithmic scale.

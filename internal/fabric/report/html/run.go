@@ -45,6 +45,7 @@ func lab(i int, r *report.Run, open bool) *element {
 		{"topology", "Topology", s.topology()},
 		{"workloads", "Workloads", s.workloads()},
 		{"links", "Links", s.links()},
+		{"buffers", "Buffers", s.buffers()},
 		{"counters", "Nodes and counters", s.counters()},
 	} {
 		if part.body == nil {
@@ -179,6 +180,7 @@ func (s *sheet) overTime() group {
 				return "median " + words.Duration(w.Latency.P50) + ", 99th percentile " + words.Duration(w.Latency.P99)
 			})))
 	}
+	plots = append(plots, s.seriesPlots()...)
 	if plots != nil {
 		body = append(body, el("div", append(group{class("plots")}, plots...)...))
 	}

@@ -2,6 +2,7 @@ package sample
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/ndklab/ndklab/internal/fabric/report"
 )
@@ -56,7 +57,39 @@ func Incast() *report.Run {
 			{Interface: "eth1", Peer: "r:eth0", Classes: []report.BufferClass{toR}},
 			{Interface: "eth2", Peer: "d:eth0", Classes: []report.BufferClass{toD}},
 		}})
+	run.Series = overTime()
 	return run
+}
+
+// overTime returns queues, pauses and rates of Incast, every 100 us for 20 ms: senders come to share what
+// there is within the first half.
+func overTime() *report.Series {
+	const points = 200
+	s := &report.Series{PeriodUS: 100, Points: points}
+	column := func(of func(at float64) float64) (all []uint64) {
+		for i := range points {
+			all = append(all, uint64(of(float64(i+1)/points)))
+		}
+		return all
+	}
+	share := func(of func(at float64) float64) (all []float64) {
+		for i := range points {
+			all = append(all, min(1, max(0, math.Round(1e4*of(float64(i+1)/points))/1e4)))
+		}
+		return all
+	}
+	calm := func(at float64) float64 { return max(0, 1-2*at) * (1 + 0.2*math.Sin(90*at)) }
+	s.Queues = []report.QueueSeries{
+		{Endpoint: "tor1:eth3", Class: lossless, Bytes: column(func(at float64) float64 { return 4_868_992 * min(8*at, 1) * calm(at) / 1.2 }), Paused: share(calm)},
+		{Endpoint: "tor2:eth1", Class: lossless, Bytes: column(func(at float64) float64 { return 1_250_000 * min(20*at, 1) * (1 + 0.2*math.Sin(60*at)) })},
+	}
+	for i, host := range []string{"a", "b", "c"} {
+		s.Queues = append(s.Queues, report.QueueSeries{Endpoint: host + ":eth0", Class: lossless, Paused: share(func(at float64) float64 { return calm(at+float64(i)/40) * 0.8 })})
+		s.Rates = append(s.Rates, report.RateSeries{Node: host, Peer: []string{"r", "r", "d"}[i], QP: uint32(0x11 + i),
+			BPS:    column(func(at float64) float64 { return 20e9 * (1 + math.Exp(-5*at)*math.Cos(40*at+float64(i))) }),
+			Target: column(func(at float64) float64 { return 20e9 * (1 + math.Exp(-5*at)) })})
+	}
+	return s
 }
 
 // pausedClass returns a class whose neighbour paused it for so many microseconds in all.

@@ -214,7 +214,14 @@ func Hostile(text string) *report.Run {
 		e.Kind, e.Text, e.Node, e.Link = text, text, text, text
 	}
 	r.Snapshots = map[string][]report.Node{text: r.Nodes}
-	r.Buffers, r.Deadlocks = Incast().Buffers, []report.Deadlock{{Queues: []string{text}}}
+	incast := Incast()
+	r.Buffers, r.Deadlocks, r.Series = incast.Buffers, []report.Deadlock{{Queues: []string{text}}}, incast.Series
+	for i := range r.Series.Queues {
+		r.Series.Queues[i].Endpoint = text
+	}
+	for i := range r.Series.Rates {
+		r.Series.Rates[i].Node, r.Series.Rates[i].Peer = text, text
+	}
 	for i := range r.Buffers {
 		b := &r.Buffers[i]
 		b.Node = text
