@@ -29,6 +29,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(joinedLab + "workloads: [{name: w, operation: write, pattern: incast, to: a, nodes: [b, 'd*'], size: {mix: [1B]}, count: 1, verify: true}, {name: p, operation: send, pattern: permutation, nodes: '*', size: all, srq: true, duration: 1s}, {name: e, operation: exec, nodes: a, command: [ls], start: manual}, {name: c, operation: connect, from: a, to: b, depth: 3, count: 5}]\ntimeline: [{name: x, at: 1s, link: a:e, set: {loss: 1%}, repeat: 3, every: 1s}, {name: y, after: x, wait: 1s, kill: a}, {when: {counter: Connect, value: 3}, start: e}, {when: {workload: w, state: done}, snapshot: s}, {after: y, link: a:e, from: a, cut: true}]\nchaos: [{kind: impair, every: 100ms, for: 10ms, until: 1s, links: 'a:*', set: {loss: 1%}}, {kind: restart, every: 1s, until: 3s}]\nchecks: [{workload: w, verified: true, fairness: '> 0.5'}, {counter: Connect, node: a, value: 3, snapshot: s}, {link: a:e, loss: '< 3%'}, {leftovers: 0}, {exec: ls, node: a, output: x}]\nbaseline: {file: report.json, metrics: fairness}\n"))
 	f.Add([]byte("topology: {fabric: {shape: leaf-spine, spines: 2, leaves: 3, hosts_per_leaf: 1, tiers: {host: {rate: 1gbit}, spine: {delay: 1ms}}}, nodes: {leaf*: {port: {queue: 1MiB}}, x: }, links: [{endpoints: ['x:eth*', 'leaf1:down*']}]}"))
 	f.Add([]byte("topology: {nodes: {'h[1-3]': {cpu: 1}, h*: {pids: 64}, h2: , 's[1-2]': {kind: switch}}, links: [{endpoints: ['h[1-3]:eth0', 's1:p*']}, {endpoints: ['h[1-2]:x[1-2]', {node: 's[1-2]', interface: 'y*'}], cross: true}, {endpoints: ['s1:t', 's2:t']}]}\nworkloads: [{name: 'w[1-2]', from: 'h[1-2]', to: h3, operation: send, size: 1B, count: 1}]\ntimeline: [{at: 1s, link: 's?:*', from: 's*', set: {loss: 1%}}, {at: 1s, kill: 'h[1-2]'}]\nchecks: [{workload: 'w*', errors: 0}]\n"))
+	f.Add([]byte("topology: {defaults: {adapter: {congestion: dcqcn, pfc: [3]}, link: {rate: 10gbit}}, kinds: {t: {kind: switch, buffer: {preset: sonic, alpha: 1/8, headroom: auto}}}, groups: {g: {priorities: {lossless: [3, 4], dscp: {26: 3, 48: 6}, schedule: {6: strict, 3: 60%}}}}, nodes: {a: , b: {adapter: {pfc: []}}, s: {kind: t, group: g, watchdog: {detect: 1ms, action: forward}}, r: {kind: router, buffer: {preset: trident2, xoff: 20KiB, gap: 0B}, priorities: {lossless: []}}}, links: [{endpoints: [a:e, s:1], ecn: {min: 1KiB, max: 2KiB, probability: 20%}}, {endpoints: [s:2, r:1]}, {endpoints: [r:2, b:e], queue: 1MiB, reverse: {queue: none}}]}\ntimeline: [{at: 1s, link: s:2, set: {rate: 1gbit}}]"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		lab, err := ParseWith(Options{Read: readSamples, Variable: variables}, "fuzz.yaml", data)
 		if err != nil {
@@ -113,7 +114,7 @@ func FuzzParseChange(f *testing.F) {
 		f.Add(strings.Join(b.words, "\n"))
 	}
 	f.Add("delay=1ms\njitter={spread: 1us, distribution: normal}\nloss={rate: 1%, burst: 2}\nrate=none")
-	f.Add("queue={bytes: 1MiB, packets: 7}\necn={min: 1KiB, max: 2KiB}\ncut=true\nflap={period: 1s, down: 1ms}")
+	f.Add("queue={bytes: 1MiB, packets: 7}\necn={min: 1KiB, max: 2KiB, probability: 0.5%}\ncut=true\nflap={period: 1s, down: 1ms}")
 	f.Add("faults=[{match: {opcode: [read, UD_SEND_ONLY], cm: [REQ, 0x20], qp: 1, psn: 0xffffff-0, every: 2}, action: delay, delay: 1ms}]")
 	f.Fuzz(func(t *testing.T, text string) {
 		change, err := ParseChange(readSamples, strings.Split(text, "\n"))

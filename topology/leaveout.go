@@ -154,7 +154,7 @@ func (t *Topology) reaches(w *Workload, in []int) bool {
 		if from == nil || to == nil {
 			return true
 		}
-		_, ok := t.path(from, to, in)
+		_, ok := t.PathIn(from, to, in)
 		return !ok
 	})
 }

@@ -42,7 +42,7 @@ topology:
 	}
 }
 
-// What a lab has not got is known likewise; a list of pauses that is empty is nothing.
+// TestNeedsSimulation has the place of all that a lab has not got. An empty list of pauses is nothing.
 func TestNeedsSimulation(t *testing.T) {
 	const file = `
 topology:

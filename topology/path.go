@@ -28,7 +28,7 @@ func (t *Topology) Path(from, to string) (p Path, ok bool) {
 	if x, y, ok := t.adjacent(a, b); ok { // which takes no knowledge of the others
 		return between(a, b, x, y)
 	}
-	return t.path(a, b, t.Segments())
+	return t.PathIn(a, b, t.Segments())
 }
 
 // adjacent is the interfaces at the first link that joins two nodes, if there is one.
@@ -41,8 +41,8 @@ func (t *Topology) adjacent(a, b *Node) (x, y Interface, ok bool) {
 	return x, y, false
 }
 
-// path is Path, where the segment of each link is known.
-func (t *Topology) path(a, b *Node, in []int) (Path, bool) {
+// PathIn is Path, where the nodes and the segment of each link (Segments) are known.
+func (t *Topology) PathIn(a, b *Node, in []int) (Path, bool) {
 	if x, y, ok := t.adjacent(a, b); ok {
 		return between(a, b, x, y)
 	}

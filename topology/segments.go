@@ -143,6 +143,28 @@ func (p partition) join(i, j int) bool {
 	return i != j
 }
 
+// SpareLinks is, by link, those between switches that a tree of all switches has no use for. The tree prefers
+// links that are up, and of those the ones that come first; it is not the tree that the kernel would choose.
+func (t *Topology) SpareLinks(up func(link int) bool) []bool {
+	number := make(map[string]int) // of a switch
+	for _, n := range t.Nodes {
+		if n.Kind == Switch {
+			number[n.Name] = len(number)
+		}
+	}
+	spare, p := make([]bool, len(t.Links)), newPartition(len(number))
+	for _, is := range []bool{true, false} {
+		for i := range t.Links {
+			a, aSwitch := number[t.Links[i].Endpoints[0].Node]
+			b, bSwitch := number[t.Links[i].Endpoints[1].Node]
+			if aSwitch && bSwitch && up(i) == is {
+				spare[i] = !p.join(a, b)
+			}
+		}
+	}
+	return spare
+}
+
 // segmentsWork reports what cannot work in a segment: loops of switches that do
 // not break them, nodes that are in it twice, and links of different MTU.
 func (r *network) segmentsWork() {

@@ -397,7 +397,7 @@ func (w *workloadReader) joined(from, to string, at *yaml.Node) bool {
 		w.errorf(at, "no link, switch or router joins %s and %s, expected nodes that are joined: hosts do not forward", from, to)
 		return false
 	}
-	if _, ok := w.lab.path(a, b, w.in); !ok && len(w.errors) == 0 {
+	if _, ok := w.lab.PathIn(a, b, w.in); !ok && len(w.errors) == 0 {
 		w.errorf(at, "no address of %s is reached from %s by one of its own family, expected IPv4 or IPv6 on all of the way", to, from)
 		return false
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/event"
+	"github.com/ndklab/ndklab/internal/fabric/hazard"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/fabric/simulate"
 	"github.com/ndklab/ndklab/topology"
@@ -47,6 +48,9 @@ func runSimulation(ctx context.Context, t *topology.Topology, memory uint64, eve
 // simulate runs a topology in virtual time and, if that fails, keeps the evidence: the
 // report and what runs it again, which is all that there is to know.
 func (e *evidence) simulate(ctx context.Context, t *topology.Topology, events func(event.Event), say func(format string, args ...any)) (*report.Run, error) {
+	for _, w := range hazard.Find(t) {
+		events(event.Event{Kind: event.Warning, Text: w})
+	}
 	result, err := reported(runSimulation(ctx, t, e.memory, events))
 	if err != nil {
 		return nil, err

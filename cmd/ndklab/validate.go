@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/ndklab/ndklab/internal/fabric/hazard"
 	"github.com/ndklab/ndklab/topology"
 	"github.com/spf13/cobra"
 )
@@ -18,6 +19,7 @@ type validation struct {
 	Links     int                 `json:"links"`
 	Workloads int                 `json:"workloads"`
 	Errors    []validationProblem `json:"errors"`
+	Warnings  []string            `json:"warnings,omitempty"` // of a file that is right
 }
 
 // A validationProblem is one thing wrong with a file; Line and Column are 0 if
@@ -35,7 +37,8 @@ func validateCommand() *cobra.Command {
 		Short: "Check topology files",
 		Long: `Checks topology files and starts nothing. It prints every error on a line of its own:
 FILE:LINE:COLUMN, what was found, and what was expected. The exit code is 2 if there is
-any.
+any. Of shared buffers it also warns of queues that may wait for each other without end,
+of too little headroom, and of hosts that a switch cannot pause; that is no error.
 
 --expand prints a file without errors with each node, link and workload by itself.
 Ranges, patterns in nodes, free interfaces and the fabric block are replaced by what they
@@ -77,6 +80,9 @@ stand for, and variables by their values.
 				return err
 			}
 			tell(cmd.ErrOrStderr(), err, exitUsage)
+			for _, w := range v.Warnings {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s: warning: %s\n", v.File, w)
+			}
 			if valid = valid && v.Valid; v.Valid {
 				fmt.Fprintf(&told, "%s: valid: lab %s, nodes: %d, links: %d, workloads: %d\n", v.File, v.Lab, v.Nodes, v.Links, v.Workloads)
 			}
@@ -119,6 +125,7 @@ func validate(cmd *cobra.Command, file string, flags *fileFlags) (validation, er
 	switch problem := err.(type) {
 	case nil:
 		v.Valid, v.Lab, v.Nodes, v.Links, v.Workloads = true, t.Name, len(t.Nodes), len(t.Links), len(t.Workloads)
+		v.Warnings = hazard.Find(t)
 	case topology.ErrorList:
 		for _, e := range problem {
 			v.Errors = append(v.Errors, validationProblem{e.File, e.Line, e.Column, e.Message})

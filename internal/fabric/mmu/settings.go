@@ -60,7 +60,7 @@ func Settings(t *topology.Topology, n *topology.Node) (Config, error) {
 // lineOf returns the line at an interface, as its node sends there.
 func lineOf(t *topology.Topology, face *topology.Interface) Line {
 	link := &t.Links[face.Link]
-	delay := max(link.Directions[0].Delay, link.Directions[1].Delay)
+	delay := (link.Directions[0].Delay + link.Directions[1].Delay + 1) / 2 // a pause takes one, and what it meets the other
 	return Line{Rate: link.Directions[face.End].Rate, Delay: delay, MaxFrame: impair.WireBytes(ethernetLen + link.MTU)}
 }
 

@@ -97,7 +97,8 @@ func (n *network) linkOf(spec *topology.Link) *link {
 // changed is called after links went down or came up, or routes changed.
 func (n *network) changed() {
 	n.ways = map[roce.Flow]*way{}
-	n.blocked = n.spare()
+	// A tree of switches is there at once.
+	n.blocked = n.topo.SpareLinks(func(link int) bool { return n.links[link].on })
 }
 
 // arrive puts a frame on the next wire of its way, or hands it to who it is for. It came by a wire; nil: from

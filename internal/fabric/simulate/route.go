@@ -159,31 +159,3 @@ func (w *wire) end() *node {
 	}
 	return w.link.nodes[0]
 }
-
-// spare is, by link, those between switches that a tree of all switches has no use for.
-// The tree prefers links that are up, and of those the ones that come first: it is there
-// at once, and not the tree that the kernel would choose.
-func (n *network) spare() []bool {
-	root := map[*node]*node{}
-	var find func(s *node) *node
-	find = func(s *node) *node {
-		if up, ok := root[s]; ok {
-			root[s] = find(up)
-			return root[s]
-		}
-		return s
-	}
-	blocked := make([]bool, len(n.links))
-	for _, on := range []bool{true, false} {
-		for i, l := range n.links {
-			if l.on != on || l.nodes[0].spec.Kind != topology.Switch || l.nodes[1].spec.Kind != topology.Switch {
-				continue
-			}
-			a, b := find(l.nodes[0]), find(l.nodes[1])
-			if blocked[i] = a == b; a != b {
-				root[b] = a
-			}
-		}
-	}
-	return blocked
-}
