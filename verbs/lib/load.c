@@ -46,15 +46,31 @@ sigset_t engine_blocks;
 
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 
-/* All of these are guarded by loading. */
+/* Held while the engine's process is started, which a fork in another thread waits for: a child would keep the engine's end
+ * of the socket open, so that the program would not see the engine end, or its own without knowing. It is not loading:
+ * mapping the engine's library calls pthread_atfork, which waits for handlers of fork where glibc is older than 2.36. */
+static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
+
+/* All of these are guarded by loading; elsewhere, which a fork reads, by starting, too. */
 static const struct engine *loaded;
 static const struct engine *(*entry)(uint32_t, char *, uint64_t); /* of the library, once it is mapped */
 static bool atfork_set;
 static bool elsewhere; /* the engine is in a process of its own, which a fork leaves alone */
 
-/* pthread_atfork's handler of the child, which has one thread. */
+/* pthread_atfork's handlers: before, and after in the parent and in the child, which has one thread. */
+static void about_to_fork(void)
+{
+	pthread_mutex_lock(&starting);
+}
+
+static void has_forked(void)
+{
+	pthread_mutex_unlock(&starting);
+}
+
 static void forked(void)
 {
+	starting = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	loading = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	device_forked();
 	cm_forked();
@@ -244,10 +260,12 @@ static int start_beside(void)
 	find_engine(engine_path);
 	slash = strrchr(engine_path, '/');
 	snprintf(path, sizeof(path), "%.*s" ENGINE_PROCESS, slash ? (int)(slash + 1 - engine_path) : 0, engine_path);
+	pthread_mutex_lock(&starting);
 	status = start_remote(path, engine_path, &loaded, message, sizeof(message));
+	elsewhere = !status;
+	pthread_mutex_unlock(&starting);
 	if (status)
 		explain(path, message);
-	elsewhere = !status;
 	return status;
 }
 
@@ -256,7 +274,7 @@ static int load_now(void)
 {
 	struct sched_attributes slice;
 	sigset_t all, before;
-	int status = atfork_set ? 0 : pthread_atfork(NULL, NULL, forked);
+	int status = atfork_set ? 0 : pthread_atfork(about_to_fork, has_forked, forked);
 
 	if (status)
 		return status;

@@ -61,9 +61,9 @@ func TestPrograms(t *testing.T) {
 			dir := compileLibrary(t, m)
 			engine, library := filepath.Join(dir, "engine.so"), filepath.Join(dir, "libibverbs.so.1")
 			compile(t, m, engine, "engine.c", "-shared", "-fPIC")
-			for _, name := range []string{"objects", "posting", "queues", "events", "connecting", "forking", "threads"} {
+			for _, name := range []string{"objects", "posting", "queues", "events", "connecting", "forking", "starting", "threads"} {
 				t.Run(name, func(t *testing.T) {
-					if name == "forking" && m.name == "thread" {
+					if (name == "forking" || name == "starting") && m.name == "thread" {
 						t.Skip("the thread sanitizer does not follow a fork of a program with threads")
 					}
 					program := filepath.Join(dir, name)

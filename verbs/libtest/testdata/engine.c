@@ -341,6 +341,10 @@ static int hold_events(int fd, int hold)
 	return status;
 }
 
+static void serve(int pid UNUSED, int socket UNUSED)
+{
+}
+
 static const struct engine engine = {
 	.version = ENGINE_VERSION,
 	.size = sizeof(struct engine),
@@ -350,6 +354,7 @@ static const struct engine engine = {
 	.query_port = query_port,
 	.query_gids = query_gids,
 	.node_guid = node_guid,
+	.serve = serve,
 	.alloc_pd = alloc_pd,
 	.dealloc_pd = dealloc_pd,
 	.reg_mr = reg_mr,
