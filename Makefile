@@ -53,7 +53,7 @@ judges test-chaos differential race: export NDKLAB_LONG = 1
 judges: go  ## programs for RDMA that nobody here wrote, in nodes: those that are installed, or all with NDKLAB_REQUIRED=1 (ONLY=UCX: tests of that name; ALL=1: longer tables)
 	$(if $(ALL),NDKLAB_PROGRAMS=all) $(GO) test -count=1 -timeout 60m -v $(if $(ONLY),-run '$(ONLY)') ./internal/fabric/programs
 	$(if $(ONLY),,$(GO) test -count=1 -timeout 20m -v -run '^TestPrograms$$' ./examples)
-	$(if $(ONLY),,$(GO) test -timeout 20m ./internal/node ./verbs/...)
+	$(if $(ONLY),,$(GO) test -count=1 -timeout 20m ./internal/node ./verbs/...)
 
 TRIALS ?= 200
 SEED ?= 1

@@ -1,7 +1,7 @@
 package main
 
 /*
-#include "../lib/engine.h"
+#include "engine.h"
 */
 import "C"
 

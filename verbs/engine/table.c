@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../lib/engine.h"
+#include "engine.h"
 #include "_cgo_export.h"
 #include "fork.h"
 

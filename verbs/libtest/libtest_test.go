@@ -31,10 +31,22 @@ func needCompiler(t *testing.T) {
 	need.Check(t, need.Programs("make", "gcc", "awk"))
 }
 
-// compileLibrary returns the folder with the library.
+// compileLibrary returns the folder with the library. It looks at the sources, so that Go does not take the result of a
+// test before they were changed.
 func compileLibrary(t *testing.T, m mode) string {
 	t.Helper()
 	needCompiler(t)
+	for _, folder := range []string{sources, "../rnic", "testdata"} {
+		files, err := filepath.Glob(filepath.Join(folder, "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if _, err := os.Stat(file); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	dir := t.TempDir()
 	run(t, "make", "-C", "../..", "verbs-lib", "VERBS_OUT="+dir, "VERBS_CFLAGS="+m.flags)
 	return dir
