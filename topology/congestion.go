@@ -153,7 +153,7 @@ func congestionKeys() []key[Adapter] {
 	return []key[Adapter]{
 		limit("congestion", manyWords(func() []Congestion { return congestions }), func(a *Adapter) **Congestion { return &a.Congestion }, "what decides how fast a queue pair sends: `window` (if absent), `none` or `dcqcn`, see [congestion control](#congestion-control)"),
 		limit("dcqcn", dcqcnForm, func(a *Adapter) **DCQCN { return &a.DCQCN }, "with `congestion: dcqcn`: the parameters of a sender, `connectx` (if absent), `paper`, or a map of [these](#congestion-control)"),
-		limit("dscp", dscp, func(a *Adapter) **uint32 { return &a.DSCP }, "of the IP packets of reliable connections, $range; absent: 26 with `congestion: dcqcn`, else 0"),
+		limit("dscp", dscp, func(a *Adapter) **uint32 { return &a.DSCP }, "of the IP packets of reliable connections, unless a program asks for another, $range; absent: 26 with `congestion: dcqcn`, else 0"),
 		limit("cnp", cnpForm, func(a *Adapter) **CNP { return &a.CNP }, "with `congestion: dcqcn`: the parameters of a receiver, a map of [these](#congestion-control)"),
 		limit("pfc", priorityList, func(a *Adapter) **[]uint32 { return &a.PFC }, "in a simulation: a list of priorities, 0 to 7, that it stops sending when its switch asks for it, and for which it asks its switch to stop: `[3]`, see [shared buffers and PFC](#shared-buffers-and-pfc); absent: none"),
 	}

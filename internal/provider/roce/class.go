@@ -39,6 +39,10 @@ func putClass(b []byte, class uint8) {
 	binary.BigEndian.PutUint16(b, binary.BigEndian.Uint16(b)|uint16(class)<<4)
 }
 
+// RequestedClass returns the traffic class of packets for which a program asks for one: its ECN field is the
+// transport's to set, and here is that of packets which may not be marked.
+func RequestedClass(class uint8) uint8 { return class &^ ECNMask }
+
 // Mark writes CE into the IP header that a packet begins with, as a network does that met
 // congestion, and brings the checksum of IPv4 up to date (RFC 1624, equation 3). A packet that is
 // not IP is left alone.

@@ -47,6 +47,7 @@ type Channel struct {
 	ackQueued atomic.Bool // among the device's Delivery, and not taken from there yet
 
 	flow      roce.Flow
+	class     uint8 // see Peer
 	remoteQPN uint32
 	notifier  congestion.Notifier // of CNPs for the peer
 	line      *lineQueue          // nil: packets are handed to the carrier at once
@@ -91,6 +92,8 @@ func (c *Channel) Model() Model { return c.model }
 // A Peer says where a channel leads, and how.
 type Peer struct {
 	Local, Remote netip.Addr
+	// Class is the traffic class that packets are to have instead of the device's; 0: that. Its ECN field means nothing.
+	Class uint8
 	// Announce has the model be told of the peer's first request.
 	Announce bool
 }
@@ -110,6 +113,7 @@ func (c *Channel) setPeer(peer Peer, remoteQPN uint32) {
 	d := c.device
 	c.flow = roce.Flow{Local: peer.Local, Remote: peer.Remote}
 	c.flow.SourcePort = d.Carrier.SourcePort(peer.Local, roce.FlowLabel(c.number, remoteQPN))
+	c.class = roce.RequestedClass(peer.Class)
 	c.remoteQPN, c.line = remoteQPN, d.lineAt(peer.Local)
 	c.path = d.paths.find(peer.Remote)
 }
@@ -298,7 +302,7 @@ func (c *Channel) Progress(now time.Duration) {
 			if !c.QP.Next(now, &s.batch[n]) && !(n > 0 && c.acknowledgesLast && c.acknowledge(now, &s.batch[n])) {
 				break
 			}
-			s.batch[n].Class = d.congestion.classOf(s.batch[n].Header.Opcode)
+			s.batch[n].Class = d.congestion.classOf(c.class, s.batch[n].Header.Opcode)
 			octets += frameOctets(&c.flow, s.batch[n].Header.Opcode, s.batch[n].PayloadLen())
 			n++
 		}

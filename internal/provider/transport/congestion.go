@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -83,9 +84,9 @@ func (c countingControl) Lost(now time.Duration) bool {
 	return slows
 }
 
-// classOf returns the traffic class of a packet of a reliable connection.
-func (g *congestionControl) classOf(op roce.Opcode) uint8 {
-	class := g.DSCP << 2
+// classOf returns the traffic class of a packet of a reliable connection, for which its consumer may have asked for one.
+func (g *congestionControl) classOf(requested uint8, op roce.Opcode) uint8 {
+	class := cmp.Or(requested, g.DSCP<<2)
 	if g.HearsMarks() && !op.OnlyAcknowledges() {
 		class |= roce.ECT0
 	}

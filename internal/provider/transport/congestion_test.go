@@ -37,3 +37,24 @@ func TestScopeOfCNPs(t *testing.T) {
 		}
 	}
 }
+
+// TestClass: the class that a consumer asks for stands in for the device's, but for the ECN field.
+func TestClass(t *testing.T) {
+	for _, c := range []struct {
+		algorithm congestion.Algorithm
+		requested uint8
+		op        roce.Opcode
+		want      uint8
+	}{
+		{congestion.Window, 0, roce.WriteOnly, 26 << 2},
+		{congestion.Window, 10 << 2, roce.WriteOnly, 10 << 2},
+		{congestion.WithDCQCN, 0, roce.WriteOnly, 26<<2 | roce.ECT0},
+		{congestion.WithDCQCN, 10 << 2, roce.WriteOnly, 10<<2 | roce.ECT0},
+		{congestion.WithDCQCN, 10 << 2, roce.Acknowledge, 10 << 2},
+	} {
+		g := &congestionControl{Config: congestion.Config{Algorithm: c.algorithm, DSCP: 26}}
+		if got := g.classOf(c.requested, c.op); got != c.want {
+			t.Errorf("%v, %#x: %v has class %#x, want %#x", c.algorithm, c.requested, c.op, got, c.want)
+		}
+	}
+}

@@ -13,11 +13,11 @@ import (
 type Machine interface {
 	// Handle takes a packet that arrived for the queue pair, which is lent. It reports whether the packet is of
 	// the queue pair's class and from where it may come.
-	Handle(flow *roce.Flow, h *roce.Header, payload []byte) bool
+	Handle(p *roce.Received) bool
 	// Destination returns the address and the queue pair that the next packet goes to, without making it; false if
 	// there is none.
 	Destination() (remote netip.Addr, qpn uint32, ok bool)
-	// Next makes the next packet in p, and says by which flow it goes; false if there is none.
+	// Next makes the next packet in p, with its traffic class, and says by which flow it goes; false if there is none.
 	Next(p *roce.Packet) (roce.Flow, bool)
 	// Settle says that nobody reads memory any more that packets were made of or that has been written to, and
 	// that there may be completions.
@@ -66,7 +66,7 @@ func (u *Unreliable) Receive(packets []roce.Received, how Mode) {
 	frames, octets := 0, 0
 	for i := range packets {
 		p := &packets[i]
-		if !p.Header.InDefaultPartition() || !u.machine.Handle(&p.Flow, &p.Header, p.Payload) {
+		if !p.Header.InDefaultPartition() || !u.machine.Handle(p) {
 			d.Misdirected.Add(1)
 			continue
 		}

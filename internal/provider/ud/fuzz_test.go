@@ -37,7 +37,7 @@ func FuzzHandle(f *testing.F) {
 				if h.QKey == qkey && roce.GRHLen+len(payload) <= room {
 					welcome++
 				}
-				e.qp.Handle(&flow, &h, payload)
+				e.qp.Handle(&flow, 0, &h, payload)
 			}
 			input = input[2+n:]
 		}

@@ -27,6 +27,7 @@ type Request struct {
 	SGL          []rc.SGE
 	Inline       []byte // the payload itself instead of SGL; copied by the post
 	Flow         roce.Flow
+	Class        uint8  // traffic class of the packet
 	QPN          uint32 // the receiver's
 	QKey         uint32 // the receiver's; with the highest bit set, the sender's own stands in for it
 	Immediate    uint32
@@ -183,6 +184,7 @@ func (q *QP) Next(p *roce.Packet) (flow roce.Flow, ok bool) {
 	if w.HasImmediate {
 		p.Header.Opcode, p.Header.Immediate = roce.UDSendOnlyImm, w.Immediate
 	}
+	p.Class = w.Class
 	q.psn = roce.PSNAdd(q.psn, 1)
 	q.counters.Sent++
 	flow = w.Flow
@@ -207,21 +209,21 @@ func (q *QP) finish(status rc.Status) {
 	q.queue.Drop()
 }
 
-// Handle takes a packet that arrived for this QP, decoded, its ICRC checked: a UD SEND. No argument is
-// kept. A packet that cannot be received is dropped, as rxe does it: the sender cannot be told, and must
+// Handle takes a packet that arrived for this QP with a traffic class, decoded, its ICRC checked: a UD SEND. No
+// argument is kept. A packet that cannot be received is dropped, as rxe does it: the sender cannot be told, and must
 // not end a QP that others use.
-func (q *QP) Handle(flow *roce.Flow, h *roce.Header, payload []byte) {
+func (q *QP) Handle(flow *roce.Flow, class uint8, h *roce.Header, payload []byte) {
 	if q.state != rc.Ready {
 		return
 	}
 	q.counters.Received++
-	if h.QKey != q.qkey || !q.receives(flow, h, payload) {
+	if h.QKey != q.qkey || !q.receives(flow, class, h, payload) {
 		q.counters.Dropped++
 	}
 }
 
 // receives places a packet in the oldest receive; false if there is none, or no room in it.
-func (q *QP) receives(flow *roce.Flow, h *roce.Header, payload []byte) bool {
+func (q *QP) receives(flow *roce.Flow, class uint8, h *roce.Header, payload []byte) bool {
 	if !q.taken {
 		q.taken = q.config.Receives.Take(&q.receive)
 	}
@@ -230,7 +232,7 @@ func (q *QP) receives(flow *roce.Flow, h *roce.Header, payload []byte) bool {
 		return false
 	}
 	var to rc.Position
-	grh := roce.GRH(flow, h.Opcode, len(payload))
+	grh := roce.GRH(flow, class, h.Opcode, len(payload))
 	if !q.place(&to, grh[:]) || !q.place(&to, payload) {
 		q.finishReceive(rc.LocalProtection)
 		q.enterError()

@@ -135,14 +135,14 @@ func TestReceive(t *testing.T) {
 	e.receive(1, 40)
 	from := roce.Flow{Local: flow.Local, Remote: flow.Remote, SourcePort: 0xC000}
 	h := roce.Header{Opcode: roce.UDSendOnlyImm, QKey: qkey, SourceQPN: 0x77, Immediate: 3, Solicited: true}
-	e.qp.Handle(&from, &h, []byte("hello"))
+	e.qp.Handle(&from, 0, &h, []byte("hello"))
 	want := append(make([]byte, 20), 0x45, 0, 0, 20+8+12+8+4+5+3+4, 0, 0, 0x40, 0, 64, 17, 0x26, 0xAB, 10, 0, 0, 2, 10, 0, 0, 1)
 	if got := e.memory[3][:45]; !bytes.Equal(got, append(want, "hello"...)) {
 		t.Errorf("%x", got)
 	}
 	from.Local, from.Remote = netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fd00::2")
 	h = roce.Header{Opcode: roce.UDSendOnly, QKey: qkey, SourceQPN: 0x78}
-	e.qp.Handle(&from, &h, nil)
+	e.qp.Handle(&from, 0, &h, nil)
 	want = []byte{0x60, 0, 0, 0, 0, 8 + 12 + 8 + 4, 17, 64, 0xFD, 15: 0, 23: 2, 24: 0xFD, 39: 1}
 	want[8+15], want[24+15] = 2, 1
 	if got := e.memory[3][4096 : 4096+40]; !bytes.Equal(got, want) {
@@ -155,14 +155,14 @@ func TestReceive(t *testing.T) {
 func TestDropped(t *testing.T) {
 	e := newEnd(t)
 	h := roce.Header{Opcode: roce.UDSendOnly, QKey: qkey}
-	e.qp.Handle(&flow, &h, []byte("no receive"))
+	e.qp.Handle(&flow, 0, &h, []byte("no receive"))
 	e.receive(0, 40+5)
-	e.qp.Handle(&flow, &h, []byte("longer"))
+	e.qp.Handle(&flow, 0, &h, []byte("longer"))
 	other := h
 	other.QKey++
-	e.qp.Handle(&flow, &other, []byte("key"))
+	e.qp.Handle(&flow, 0, &other, []byte("key"))
 	e.completed()
-	e.qp.Handle(&flow, &h, []byte("fits"))
+	e.qp.Handle(&flow, 0, &h, []byte("fits"))
 	e.completed("receive 0 0 44 from 0 by IPv4")
 	if c := e.qp.Counters(); c.Received != 4 || c.Dropped != 3 {
 		t.Errorf("%+v", c)
@@ -191,12 +191,12 @@ func TestErrors(t *testing.T) {
 	}
 	e.receive(2, 100)
 	h := roce.Header{Opcode: roce.UDSendOnly, QKey: qkey}
-	e.qp.Handle(&flow, &h, nil)
+	e.qp.Handle(&flow, 0, &h, nil)
 	e.completed(fmt.Sprintf("receive %d 1 solicited", rc.LocalProtection), fmt.Sprintf("receive %d 2 solicited", rc.Flushed))
 
 	e = newEnd(t)
 	e.receive(1, 10)
-	e.qp.Handle(&flow, &h, nil) // too short, and waits
+	e.qp.Handle(&flow, 0, &h, nil) // too short, and waits
 	e.qp.Flush()
 	e.receive(2, 10)
 	e.qp.Flush()
@@ -225,7 +225,7 @@ func TestRefused(t *testing.T) {
 	q := NewQP(rc.Config{SendDepth: 1, MaxSGE: 1, Receives: rc.NewReceiveQueue(1, 1)}, number, mtu)
 	r := Request{}
 	h := roce.Header{Opcode: roce.UDSendOnly}
-	q.Handle(&flow, &h, nil)
+	q.Handle(&flow, 0, &h, nil)
 	for _, test := range []struct {
 		name string
 		do   func() error

@@ -195,7 +195,7 @@ func (m *modification) connect() error {
 	switch qp.config.Type {
 	case RC:
 		qp.local = gids[a.Address.GIDIndex].Address
-		peer := transport.Peer{Local: qp.local, Remote: a.Address.Remote, Announce: true}
+		peer := transport.Peer{Local: qp.local, Remote: a.Address.Remote, Class: a.Address.TrafficClass, Announce: true}
 		return qp.channel.Connect(peer, rc.Connection{
 			RemoteQPN: a.DestQPN, MTU: a.PathMTU, ReceivePSN: a.ReceivePSN, ResponderResources: int(a.MaxDestReads),
 			Rights: rights(a.Access), MinRNRTimer: a.MinRNRTimer, AckDelay: foreignAckDelay.Ack(),
@@ -249,7 +249,7 @@ func (m *modification) apply() {
 		}
 		qp.channel.QP.Modify(m)
 		if redirected {
-			qp.channel.Redirect(transport.Peer{Local: qp.local, Remote: a.Address.Remote}, a.DestQPN)
+			qp.channel.Redirect(transport.Peer{Local: qp.local, Remote: a.Address.Remote, Class: a.Address.TrafficClass}, a.DestQPN)
 		}
 	case UC:
 		if mask&MaskAccess != 0 {

@@ -118,7 +118,7 @@ func (qp *QP) postDatagram(r *SendRequest) error {
 	flow := roce.Flow{Local: r.AH.local, Remote: r.AH.address.Remote}
 	flow.SourcePort = carrier.SourcePort(flow.Local, roce.FlowLabel(qp.Number(), r.RemoteQPN))
 	return qp.ud.Post(&ud.Request{
-		Context: r.Context, SGL: r.SGL, Inline: r.Inline, Flow: flow, QPN: r.RemoteQPN, QKey: r.QKey,
+		Context: r.Context, SGL: r.SGL, Inline: r.Inline, Flow: flow, Class: roce.RequestedClass(r.AH.address.TrafficClass), QPN: r.RemoteQPN, QKey: r.QKey,
 		Immediate: r.Immediate, HasImmediate: r.Op == rc.OpSendImmediate, Silent: r.Silent, Solicited: r.Solicited,
 	})
 }

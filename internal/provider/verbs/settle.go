@@ -37,19 +37,19 @@ func (m model) Requested() {
 type machine struct{ qp *QP }
 
 // Handle implements transport.Machine.
-func (m machine) Handle(flow *roce.Flow, h *roce.Header, payload []byte) bool {
-	qp := m.qp
+func (m machine) Handle(p *roce.Received) bool {
+	qp, flow, h := m.qp, &p.Flow, &p.Header
 	if qp.config.Type == UD {
 		if h.Opcode != roce.UDSendOnly && h.Opcode != roce.UDSendOnlyImm {
 			return false
 		}
-		qp.ud.Handle(flow, h, payload)
+		qp.ud.Handle(flow, p.Class, h, p.Payload)
 		return true
 	}
 	if !h.Opcode.IsUC() || flow.Remote != qp.attributes.Address.Remote || flow.Local != qp.local {
 		return false
 	}
-	qp.uc.Handle(h, payload)
+	qp.uc.Handle(h, p.Payload)
 	return true
 }
 
@@ -71,6 +71,7 @@ func (m machine) Next(p *roce.Packet) (flow roce.Flow, ok bool) {
 	if qp.config.Type == UD {
 		return qp.ud.Next(p)
 	}
+	p.Class = roce.RequestedClass(qp.attributes.Address.TrafficClass)
 	return m.flow(), qp.uc.Next(p)
 }
 

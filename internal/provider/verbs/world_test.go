@@ -37,6 +37,7 @@ type host struct {
 	memory   []byte
 	mr       *verbs.MR // of memory, with every right, at base
 	events   []string
+	class    uint8              // traffic class that its queue pairs are to send
 	errors   []provider.QPError // that the device was told of
 	unknown  bool               // at the last of these the program had not been notified
 }
@@ -179,7 +180,7 @@ func (h *host) toReceive(qp, peer *verbs.QP) {
 	h.world.t.Helper()
 	a := verbs.Attributes{
 		State: verbs.ReadyToReceive, PathMTU: 1024, DestQPN: peer.Number(), ReceivePSN: psnOf(peer), MaxDestReads: 4, MinRNRTimer: 1,
-		Address: verbs.Address{Remote: h.peer().address, Port: 1},
+		Address: verbs.Address{Remote: h.peer().address, Port: 1, TrafficClass: h.class},
 	}
 	mask := verbs.MaskAddress | verbs.MaskPathMTU | verbs.MaskDestQPN | verbs.MaskReceivePSN
 	switch kindOf(qp) {
