@@ -154,8 +154,8 @@ func (i Impairment) checkRate() *ImpairmentError {
 		return wrong("queue", fmt.Sprintf("at most %d", maxPackets), "queue of %d packets is too large", q.Packets)
 	case !isProbability(e.Probability):
 		return wrong("ecn", "0 to 1", "ecn has the probability %v", e.Probability)
-	case e != (ECN{}) && e.Max <= e.Min:
-		return wrong("ecn", "max above min", "ecn has min %s and max %s", FormatSize(e.Min), FormatSize(e.Max))
+	case e.Max < e.Min || e.Max == 0 && e.Probability > 0:
+		return wrong("ecn", "max no less than min", "ecn has min %s and max %s", FormatSize(e.Min), FormatSize(e.Max))
 	case e.Max > maxBytes:
 		return wrong("ecn", "at most 1TiB", "ecn max %s is too large", FormatSize(e.Max))
 	case q.Bytes > 0 && e.Max > q.Bytes:
