@@ -159,9 +159,9 @@ func TestFirstCNP(t *testing.T) {
 	}
 }
 
-// TestMarksUnheard: without DCQCN nothing may be marked and no CNP is sent; one that comes is counted and changes nothing.
+// TestMarksUnheard: without DCQCN and DCTCP nothing may be marked and no CNP is sent; one that comes is counted and changes nothing.
 func TestMarksUnheard(t *testing.T) {
-	for _, c := range []congestion.Config{{}, {Algorithm: congestion.None, DSCP: 26}} {
+	for _, c := range []congestion.Config{{}, {Algorithm: congestion.None, DSCP: 26}, {Algorithm: congestion.WithBDP}} {
 		w, m, seen := newCongestedWorld(t, c, 1)
 		client, server := w.connect()
 		w.want(client.qp.Write(nil, client.at(0, 60000), base, server.mr.RemoteToken(), 0), success)
@@ -186,6 +186,8 @@ func TestMarksUnheard(t *testing.T) {
 		}
 		if n, there := counters["rp_cnp_handled"]; there != (c.Algorithm != congestion.Window) {
 			t.Errorf("%v: counters of congestion control: %v, %d", c.Algorithm, there, n)
+		} else if there && (n != 0 || counters["rp_cnp_ignored"] != 1) {
+			t.Errorf("%v: %d CNPs were handled and %d ignored, want none and 1", c.Algorithm, n, counters["rp_cnp_ignored"])
 		}
 	}
 }

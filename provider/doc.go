@@ -38,8 +38,9 @@
 // windows: package rc finds what a path carries by measuring it, all packets are not ECN-capable, so that no switch marks
 // them, and CNPs that a peer sends are counted (cnps_received) and have no other effect. With DCQCN the device is
 // notification point and reaction point (roce.md 14): packets that have data or ask for it are ECN-capable, marks are
-// answered with CNPs, and CNPs slow down the queue pair that they are for. A peer of another make that never marks
-// packets ECN-capable, as rxe, is sent none. Datagrams and unreliable connections are never ECN-capable.
+// answered with CNPs, and CNPs slow down the queue pair that they are for. With DCTCP it is the same, but that CNPs make a
+// window smaller, and marks on responses to READs that of who reads. With WithBDP no more is in flight than the path holds. A
+// peer of another make that never marks packets ECN-capable, as rxe, is sent no CNP. Datagrams and unreliable connections are never ECN-capable.
 //
 // # Functions
 //

@@ -13,6 +13,8 @@ func TestPresetsAreValid(t *testing.T) {
 		"connectx":  {Algorithm: WithDCQCN, DCQCN: ConnectX(), DSCP: 26, CNP: ConnectXCNP()},
 		"paper":     {Algorithm: WithDCQCN, DCQCN: Paper(), DSCP: 63, CNP: PaperCNP()},
 		"unused":    {Algorithm: Window, DCQCN: DCQCN{RPGGD: 99}},
+		"dctcp":     {Algorithm: WithDCTCP, DCTCP: DefaultDCTCP(), DSCP: 26, CNP: DCTCPCNP()},
+		"bdp":       {Algorithm: WithBDP, BDP: BDP{RTT: 12 * us}},
 		"per port":  {CNP: CNP{Per: PerPort}},
 		"per peer":  {CNP: CNP{Per: PerAddress}},
 		"low limit": {Algorithm: WithDCQCN, DCQCN: func() DCQCN { p := ConnectX(); p.RPGMaxRate = p.RPGMinRate; return p }()},
@@ -29,7 +31,7 @@ func TestValidateNamesWhatIsWrong(t *testing.T) {
 		change func(*Config)
 		want   string
 	}{
-		{func(c *Config) { c.Algorithm = 3 }, "algorithm 3 is unknown, want one of [window none dcqcn]"},
+		{func(c *Config) { c.Algorithm = 5 }, "algorithm 5 is unknown, want one of [window none dcqcn dctcp bdp]"},
 		{func(c *Config) { c.DSCP = 64 }, "dscp is 64, want 0 to 63"},
 		{func(c *Config) { c.Burst = -1 }, "burst is -1 bytes"},
 		{func(c *Config) { c.CNP.DSCP = 64 }, "dscp of CNPs is 64, want 0 to 63"},
@@ -52,6 +54,10 @@ func TestValidateNamesWhatIsWrong(t *testing.T) {
 		{func(c *Config) { c.DCQCN.DCETCPRTT = 0 }, "dce_tcp_rtt is 0s, want more than 0"},
 		{func(c *Config) { c.DCQCN.RateReduceMonitorPeriod = -1 }, "rate_reduce_monitor_period is -1ns"},
 		{func(c *Config) { c.DCQCN.InitialAlphaValue = nan }, "initial_alpha_value is NaN"},
+		{func(c *Config) { c.Algorithm, c.DCTCP.G = WithDCTCP, 1.5 }, "g is 1.5, want a weight of a new sample from 0 to 1"},
+		{func(c *Config) { c.Algorithm, c.DCTCP.G = WithDCTCP, nan }, "g is NaN, want"},
+		{func(c *Config) { c.Algorithm, c.DCTCP.RTT = WithDCTCP, -1 }, "rtt is -1ns, want 0, to measure it, or more"},
+		{func(c *Config) { c.Algorithm, c.BDP.RTT = WithBDP, -1 }, "rtt is -1ns, want 0, to measure it, or more"},
 	} {
 		config := Config{Algorithm: WithDCQCN, DCQCN: ConnectX(), CNP: ConnectXCNP()}
 		c.change(&config)
@@ -62,13 +68,20 @@ func TestValidateNamesWhatIsWrong(t *testing.T) {
 }
 
 func TestNew(t *testing.T) {
-	for algorithm, limited := range map[Algorithm]bool{None: false, WithDCQCN: true} {
-		c := Config{Algorithm: algorithm, DCQCN: ConnectX()}
-		if got := c.New(1e9).Rate(0) != 0; got != limited || c.HearsMarks() != limited {
-			t.Errorf("%v: limited %v, hears marks %v, want %v", algorithm, got, c.HearsMarks(), limited)
+	for algorithm, want := range map[Algorithm]struct{ rate, window, marks, reads bool }{
+		None:      {},
+		WithDCQCN: {rate: true, marks: true},
+		WithDCTCP: {window: true, marks: true, reads: true},
+		WithBDP:   {window: true, reads: true},
+	} {
+		config := Config{Algorithm: algorithm, DCQCN: ConnectX()}
+		c := config.New(1e9, 1000)
+		got := struct{ rate, window, marks, reads bool }{c.Rate(0) != 0, c.Window() != 0, config.HearsMarks(), config.BoundsReads()}
+		if got != want {
+			t.Errorf("%v: %+v, want %+v", algorithm, got, want)
 		}
 	}
-	if c := new(Config).New(1e9); c != nil {
+	if c := new(Config).New(1e9, 1000); c != nil {
 		t.Errorf("%T without an algorithm", c)
 	}
 }

@@ -30,6 +30,10 @@ func ConnectXCNP() CNP { return CNP{DSCP: 48, MinTime: 4 * time.Microsecond} }
 // PaperCNP returns the parameters of the DCQCN paper, for senders with those of Paper.
 func PaperCNP() CNP { return CNP{DSCP: 48, MinTime: 50 * time.Microsecond} }
 
+// DCTCPCNP returns the parameters of a receiver for senders with DCTCP: each marked packet makes a
+// CNP, as they count them.
+func DCTCPCNP() CNP { return CNP{DSCP: 48} }
+
 // Validate returns an error that names the first parameter that makes no sense, and its range.
 func (c *CNP) Validate() error {
 	switch {

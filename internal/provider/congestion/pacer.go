@@ -13,8 +13,11 @@ import (
 // is spaced: the line does that.
 type Pacer struct {
 	Control
-	// Unbounded says that nothing else bounds what is in flight, neither the path nor the peer's receive buffer.
+	// Unbounded says that nothing but the Control bounds what is in flight, neither the path nor the peer's receive buffer.
 	Unbounded bool
+	// Packet is the bytes of a full packet on the wire, and Count what it counts where Limit is heeded and Delivered
+	// called; of no concern where the Control has no window.
+	Packet, Count int64
 
 	line     float64 // rate from which nothing is spaced, in bits per second; 0: none
 	burst    int     // bytes; see Config.Burst
@@ -23,6 +26,8 @@ type Pacer struct {
 	at    time.Duration // when the last packet was due, or sent if it was later than may be caught up with
 	rest  float64       // of a nanosecond, which at lacks
 	bytes int           // of that packet, on the wire
+
+	delivered int64 // as Delivered was last told
 }
 
 // NewPacer returns a Pacer that has sent nothing, of a queue pair on a line of so many bits per second, 0 if it is unknown. A
@@ -73,6 +78,28 @@ func (p *Pacer) Sent(now time.Duration, bytes int) {
 	}
 	p.bytes = bytes
 	p.Control.Sent(now, bytes)
+}
+
+// Bounds reports whether the Control has a window.
+func (p *Pacer) Bounds() bool { return p.Window() > 0 }
+
+// Limit returns how much may be in flight by the Control, in the unit of Count; boundless if any number.
+func (p *Pacer) Limit(boundless int64) int64 {
+	if w := p.Window(); w > 0 {
+		return w * p.Count / p.Packet
+	}
+	return boundless
+}
+
+// Delivered tells the Control what has been acknowledged: how much ever, and how much is in flight, in the unit of Count;
+// and the round trip of a full packet, 0 if none was measured.
+func (p *Pacer) Delivered(now time.Duration, delivered, inFlight int64, rtt time.Duration) {
+	if !p.Bounds() {
+		return
+	}
+	more := max(0, delivered-p.delivered)
+	p.delivered = delivered
+	p.Acknowledged(now, Ack{RTT: rtt, Bytes: more * p.Packet / p.Count, InFlight: inFlight * p.Packet / p.Count})
 }
 
 // rate returns the rate at which packets are spaced, in bits per second; 0: they are not.

@@ -1,6 +1,7 @@
 package congestion
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -145,5 +146,36 @@ func TestPacerLeavesTheLineToItself(t *testing.T) {
 		p.expectNext(t, 100, 100)
 		c.rate = line / 2
 		p.expectNext(t, 100, 100+time.Duration(16e12/line))
+	}
+}
+
+// acks is a Control with a window, which keeps what it is told.
+type acks struct {
+	unlimited
+	window int64
+	told   []Ack
+}
+
+func (a *acks) Window() int64                         { return a.window }
+func (a *acks) Acknowledged(_ time.Duration, ack Ack) { a.told = append(a.told, ack) }
+
+// TestPacerConverts has a full packet of 1,000 bytes count 1,500.
+func TestPacerConverts(t *testing.T) {
+	c := &acks{window: 7000}
+	p := NewPacer(c, 1e12, 0, 0)
+	p.Packet, p.Count = 1000, 1500
+	if got := p.Limit(99); got != 10_500 || !p.Bounds() {
+		t.Errorf("limit %d, bounds %v; want 10500, true", got, p.Bounds())
+	}
+	p.Delivered(0, 3000, 6000, 5*us)
+	p.Delivered(0, 4500, 0, 0)
+	p.Delivered(0, 3000, 1500, 0) // a packet was dropped after all
+	if want := []Ack{{5 * us, 2000, 4000}, {0, 1000, 0}, {0, 0, 1000}}; !slices.Equal(c.told, want) {
+		t.Errorf("told %v, want %v", c.told, want)
+	}
+	c.window = 0
+	p.Delivered(0, 9000, 0, 0)
+	if got := p.Limit(99); got != 99 || p.Bounds() || len(c.told) != 3 {
+		t.Errorf("without a window: limit %d, bounds %v, told %v", got, p.Bounds(), c.told)
 	}
 }

@@ -111,6 +111,12 @@ func (r *reactionPoint) Lost(now time.Duration) bool {
 	return r.p.SlowRestart
 }
 
+// Acknowledged implements Control. DCQCN hears of marks alone.
+func (r *reactionPoint) Acknowledged(time.Duration, Ack) {}
+
+// Window implements Control.
+func (r *reactionPoint) Window() int64 { return 0 }
+
 // Rate implements Control.
 func (r *reactionPoint) Rate(now time.Duration) float64 {
 	r.advance(now)

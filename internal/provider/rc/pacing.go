@@ -1,6 +1,7 @@
 package rc
 
 import (
+	"math"
 	"time"
 
 	"github.com/ndklab/ndklab/internal/provider/roce"
@@ -49,6 +50,43 @@ func (q *QP) noteLost(now time.Duration) {
 	if p := q.connection.Pacer; p != nil {
 		p.Lost(now)
 	}
+}
+
+// The Control of a Pacer may bound what is in flight: instead of the window of this package, if that is unbounded, or
+// beside it. A READ has its response in flight, as everywhere in a requester.
+
+// unbounded reports whether neither the path nor the peer's receive buffer bounds what is in flight.
+func (w *window) unbounded() bool { return w.pacer != nil && w.pacer.Unbounded }
+
+// isControlled reports whether the Control bounds what is in flight.
+func (w *window) isControlled() bool { return w.pacer != nil && w.pacer.Bounds() }
+
+// controlled returns what the Control lets be in flight.
+func (w *window) controlled() int64 {
+	const boundless = math.MaxInt64 / 2 // sums with it do not overflow
+	if w.pacer == nil {
+		return boundless
+	}
+	return w.pacer.Limit(boundless)
+}
+
+// tellControl tells the Control what has been acknowledged, and the time that took of the packet that was sent first, if that
+// is the round trip of a full one: a window has to last so long.
+func (w *window) tellControl(now, took time.Duration, isRoundTrip bool) {
+	if w.pacer == nil {
+		return
+	}
+	if !isRoundTrip {
+		took = 0
+	}
+	w.pacer.Delivered(now, w.delivered, w.inFlight, took)
+}
+
+// readChunk returns how many packets one READ on the wire may ask for. Responses that are asked for cannot be held back,
+// so they must fit the receive buffer, and twice, or the next would be asked for too late. A window of the Control is small,
+// may become smaller, and is not used but in whole chunks: sixteen of them leave little of it unused.
+func (w *window) readChunk() int64 {
+	return min(maxChunk, max(1, min(w.credit/2, w.controlled()/16)/w.packet))
 }
 
 // noteSent tells the pacer of a packet that Next has made, unless it only acknowledges.

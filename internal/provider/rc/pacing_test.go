@@ -17,11 +17,14 @@ type fixedRate struct {
 	lost     int
 }
 
-func (f *fixedRate) Sent(time.Duration, int)         {}
-func (f *fixedRate) Notified(time.Duration)          { f.notified++ }
-func (f *fixedRate) Lost(time.Duration) bool         { f.lost++; return true }
-func (f *fixedRate) Rate(time.Duration) float64      { return f.rate }
-func (f *fixedRate) Deadline() (time.Duration, bool) { return 0, false }
+func (f *fixedRate) Sent(time.Duration, int) {}
+func (f *fixedRate) Notified(time.Duration)  { f.notified++ }
+
+func (f *fixedRate) Lost(time.Duration) bool                    { f.lost++; return true }
+func (f *fixedRate) Acknowledged(time.Duration, congestion.Ack) {}
+func (f *fixedRate) Window() int64                              { return 0 }
+func (f *fixedRate) Rate(time.Duration) float64                 { return f.rate }
+func (f *fixedRate) Deadline() (time.Duration, bool)            { return 0, false }
 
 // At pacedRate a full packet, of 1,024 bytes behind a BTH of 12 and with pacedOverhead, takes packetTime; the first of a WRITE,
 // whose RETH has 16 bytes, takes firstTime.

@@ -238,8 +238,8 @@ type Connection struct {
 	// since the responses to READs fill our own. A packet counts as its payload
 	// and PacketOverhead bytes.
 	Credit int
-	// Pacer says when packets may be sent that have data or ask for it; nil: at any time. If it is Unbounded, Credit
-	// bounds nothing.
+	// Pacer says when packets may be sent that have data or ask for it, and how many may be in flight; nil: at any time, and
+	// as Credit says. If it is Unbounded, Credit bounds nothing.
 	Pacer *congestion.Pacer
 }
 

@@ -39,10 +39,7 @@ func (r *requester) connect() {
 	r.timers.roundTrip = newRoundTrip(c)
 	r.timers.rnrLeft = int8(c.RNRRetryCount)
 	r.back.una = start - 1
-	// Responses that are asked for cannot be held back, so they must fit the
-	// receive buffer, and twice, or the next would be asked for too late.
-	chunk := min(maxChunk, max(1, r.window.credit/r.window.packet/2))
-	r.queue.connect(start, segmentation{mtu: c.MTU, chunk: chunk})
+	r.queue.connect(start, segmentation{mtu: c.MTU, chunk: r.window.readChunk()})
 }
 
 // nextPacket makes the next packet, having performed the local operations
@@ -122,6 +119,7 @@ func (r *requester) sendNext(now time.Duration, p *roce.Packet) bool {
 	}
 	ask := answered || end == w.end || r.queue.sinceAckReq+1 >= ackReqInterval ||
 		r.window.inFlight+2*cost > limit || // no other will fit
+		r.window.isControlled() || // a window of few packets lives by each acknowledgement
 		r.q.connection.Pacer != nil && r.window.lastTimed(now) >= r.timers.roundTrip.srtt/2 // others may follow much later
 	p.Header.AckReq = ask
 	r.noteSent(now, w, end, cost, ask)
@@ -145,7 +143,7 @@ func (r *requester) noteSent(now time.Duration, w *request, end, cost int64, ask
 		}
 		r.q.counters.Retransmitted++
 	} else if ask {
-		r.window.mark(now, q.next)
+		r.window.mark(now, q.next, cost)
 	}
 	if r.scoreboard != nil {
 		r.scoreboard.recordSent(q.next, end, now)

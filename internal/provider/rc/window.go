@@ -3,6 +3,8 @@ package rc
 import (
 	"math"
 	"time"
+
+	"github.com/ndklab/ndklab/internal/provider/congestion"
 )
 
 // A window says how much a requester may have in flight.
@@ -34,7 +36,6 @@ type window struct {
 	// trips, in bytes per second. A round trip ends when what is sent after the
 	// last one ended is acknowledged.
 	rate, lastRate float64
-	rounds         int
 	roundEnd       int64 // value of delivered
 
 	delay      time.Duration // shortest round trip seen, 0 before the first
@@ -42,8 +43,8 @@ type window struct {
 	known      time.Duration // the same of all connections on the path, 0 likewise
 	draining   bool          // to see the delay without our own queue
 	pathShared bool          // others' packets wait where ours do
+	rounds     int8          // round trips of this period
 
-	unbounded     bool // by what the path and the receive buffer hold (congestion.Pacer)
 	onePacket     bool // no more in flight than one packet, until something is acknowledged
 	creditLimited bool // something could not be sent for want of credit
 
@@ -51,6 +52,8 @@ type window struct {
 	// what fits the receive buffer waits there, and passes at 1 GB/s or more. Where the
 	// delay is the path's after all, that much per round trip is as fast.
 	sharedDelay time.Duration
+
+	pacer *congestion.Pacer // whose window bounds what is in flight, too; nil if there is none
 }
 
 // A mark is a packet that asks for an acknowledgement, and what had been
@@ -61,6 +64,7 @@ type mark struct {
 	delivered int64
 	lost      int64
 	inFlight  int64
+	full      bool // as long as a packet can be
 }
 
 const (
@@ -78,10 +82,14 @@ const (
 )
 
 func newWindow(c *Connection) window {
-	return window{
-		credit: int64(c.Credit), packet: int64(c.MTU) + PacketOverhead, unbounded: c.Pacer != nil && c.Pacer.Unbounded,
+	w := window{
+		credit: int64(c.Credit), packet: int64(c.MTU) + PacketOverhead, pacer: c.Pacer,
 		sharedDelay: time.Duration(c.Credit) * time.Nanosecond,
 	}
+	if w.pacer != nil {
+		w.pacer.Count = w.packet
+	}
+	return w
 }
 
 // limit returns how many bytes may be in flight; peerLost says that all that is in flight has to be taken for lost.
@@ -89,15 +97,15 @@ func (w *window) limit(peerLost bool) int64 {
 	if w.onePacket || peerLost {
 		return 0
 	}
-	if w.unbounded {
-		return math.MaxInt64 / 2 // so that sums with it do not overflow
+	if w.unbounded() {
+		return w.controlled()
 	}
 	bdp := w.bdp()
 	limit := min(w.credit, maxQueue(bdp)) + bdp
 	if w.draining {
-		return min(fewPackets*w.packet, limit)
+		limit = min(fewPackets*w.packet, limit)
 	}
-	return limit
+	return min(limit, w.controlled())
 }
 
 // maxQueue returns the most that is worth having in flight beyond what the path holds.
@@ -107,10 +115,10 @@ func maxQueue(bdp int64) int64 { return max(shortQueue, bdp) }
 // One packet may, whatever the limit is, unless there is no credit at all; and to send
 // again what is not acknowledged takes none.
 func (w *window) fits(cost, limit int64, again bool) bool {
-	if w.inFlight+cost <= limit || w.inFlight == 0 && (w.credit > 0 || again) {
+	if w.inFlight+cost <= limit || w.inFlight == 0 && (w.credit > 0 || again || w.unbounded()) {
 		return true
 	}
-	w.creditLimited = !w.unbounded && (w.inFlight == 0 || w.creditLimits(limit))
+	w.creditLimited = !w.unbounded() && (w.inFlight == 0 || w.creditLimits(limit))
 	return false
 }
 
@@ -122,7 +130,7 @@ func (w *window) creditLimits(limit int64) bool {
 
 // creditInUse returns the bytes in flight beyond what the path holds.
 func (w *window) creditInUse() int64 {
-	if w.unbounded {
+	if w.unbounded() {
 		return 0
 	}
 	return max(0, w.inFlight-w.bdp())
@@ -132,7 +140,7 @@ func (w *window) creditInUse() int64 {
 // the window goes. It is 1 at least where nothing is in flight: with no
 // credit at all not even the first packet may go, however much the path holds.
 func (w *window) creditWanted(backlog int64) int64 {
-	if w.unbounded {
+	if w.unbounded() {
 		return 0
 	}
 	least := int64(0)
@@ -140,7 +148,7 @@ func (w *window) creditWanted(backlog int64) int64 {
 		least = 1
 	}
 	bdp := w.bdp()
-	return max(least, min(w.inFlight+backlog-bdp, maxQueue(bdp)))
+	return max(least, min(min(w.inFlight+backlog, w.controlled())-bdp, maxQueue(bdp)))
 }
 
 // bdp returns how many bytes the path holds: its bandwidth-delay product.
@@ -151,12 +159,12 @@ func (w *window) bdp() int64 {
 	return int64(max(w.rate, w.lastRate) * w.known.Seconds())
 }
 
-// mark starts to time a packet that is about to be sent, unless enough are being timed already.
-func (w *window) mark(now time.Duration, sequence int64) {
+// mark starts to time a packet that is about to be sent and counts cost, unless enough are being timed already.
+func (w *window) mark(now time.Duration, sequence, cost int64) {
 	if w.timed == len(w.marks) && !w.growMarks() {
 		return
 	}
-	w.marks[(w.oldest+w.timed)&(len(w.marks)-1)] = mark{sequence, now, w.delivered, w.lost, w.inFlight}
+	w.marks[(w.oldest+w.timed)&(len(w.marks)-1)] = mark{sequence, now, w.delivered, w.lost, w.inFlight, cost >= w.packet}
 	w.timed++
 }
 
@@ -198,18 +206,21 @@ func (w *window) isTimed(sequence int64) bool {
 // says that all of what was acknowledged at once had been sent only once: else
 // nobody knows what the acknowledgement is for (Karn's rule).
 func (w *window) acknowledged(now time.Duration, una int64, once bool) (took time.Duration, sample bool) {
-	var m mark
+	var first, m mark
 	found := false
 	for w.timed > 0 && w.marks[w.oldest].sequence < una {
-		m, found = w.marks[w.oldest], true
+		m = w.marks[w.oldest]
+		if !found {
+			first, found = m, true
+		}
 		w.oldest = (w.oldest + 1) & (len(w.marks) - 1)
 		w.timed--
 	}
-	if !found {
-		return 0, false
+	if found {
+		took = max(now-m.sentAt, 1)
 	}
-	took = max(now-m.sentAt, 1)
-	if !once {
+	w.tellControl(now, now-first.sentAt, found && once && first.full)
+	if !found || !once {
 		return took, false
 	}
 	w.sampleDelay(now, took, m.inFlight <= fewPackets*w.packet)
@@ -224,8 +235,8 @@ func (w *window) acknowledged(now time.Duration, una int64, once bool) (took tim
 func (w *window) sampleRate(rate float64, from int64) {
 	if from >= w.roundEnd {
 		w.roundEnd = w.delivered
-		if w.rounds++; w.rounds%ratePeriod == 0 {
-			w.rate, w.lastRate = 0, w.rate
+		if w.rounds++; w.rounds == ratePeriod {
+			w.rounds, w.rate, w.lastRate = 0, 0, w.rate
 		}
 	}
 	w.rate = max(w.rate, rate)

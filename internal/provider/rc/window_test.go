@@ -12,7 +12,7 @@ func TestEveryMark(t *testing.T) {
 	sequence := int64(0)
 	for round := range 100 {
 		for i := range int64(3) {
-			w.mark(time.Duration(i), sequence+i)
+			w.mark(time.Duration(i), sequence+i, 0)
 		}
 		for i := range int64(3) {
 			took, ok := w.acknowledged(10, sequence+i+1, true)

@@ -226,7 +226,7 @@ func (c *Channel) Receive(packets []roce.Received, how Mode) {
 			continue
 		}
 		if roce.IsCE(p.Class) {
-			c.handleMark(now)
+			c.handleMark(now, op)
 		}
 		frames++
 		octets += frameOctets(&p.Flow, op, len(p.Payload))

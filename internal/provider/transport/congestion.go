@@ -56,12 +56,13 @@ func (g *congestionControl) pace(c *rc.Connection, local netip.Addr, onLine bool
 	}
 	flow := roce.Flow{Local: local}
 	line := float64(g.LineRates[local])
-	control := g.New(line)
+	packet := layer1 + frameOctets(&flow, roce.WriteMiddle, c.MTU)
+	control := g.New(line, packet)
 	if g.restartsSlowly() {
 		control = countingControl{control, &g.restarts}
 	}
 	c.Pacer = congestion.NewPacer(control, line, g.Burst, layer1+frameOctets(&flow, 0, 0)-roce.Opcode(0).HeaderLen())
-	c.Pacer.Unbounded = onLine
+	c.Pacer.Unbounded, c.Pacer.Packet = onLine, int64(packet)
 }
 
 // restartsSlowly reports whether what is lost slows a sender down.
@@ -115,12 +116,16 @@ func (g *congestionControl) isCNPDue(now time.Duration, c *Channel) bool {
 	return n.Marked(now, &g.CNP)
 }
 
-// handleMark takes note of a packet that arrived with CE, and sends a CNP if it calls for one (roce.md 14.2). The channel's
-// lock is held.
-func (c *Channel) handleMark(now time.Duration) {
+// handleMark takes note of a packet that arrived with CE, and sends a CNP if it calls for one (roce.md 14.2). Of a response
+// none goes out where this channel is who bounds it. The channel's lock is held.
+func (c *Channel) handleMark(now time.Duration, op roce.Opcode) {
 	d := c.device
 	g := &d.congestion
 	g.marked.Add(1)
+	if g.BoundsReads() && op.IsResponse() {
+		c.QP.Notified(now)
+		return
+	}
 	if !g.HearsMarks() || !g.isCNPDue(now, c) {
 		return
 	}
@@ -146,7 +151,7 @@ func (d *Device) sendCNP(flow roce.Flow, to uint32) {
 func (c *Channel) handleCNP(now time.Duration) {
 	d := c.device
 	d.CNPs.Add(1)
-	if c.QP.Notified(now) {
+	if d.congestion.HearsMarks() && c.QP.Notified(now) {
 		d.congestion.handled.Add(1)
 	} else {
 		d.congestion.ignored.Add(1)
