@@ -63,7 +63,7 @@ var adapterRanges = []struct {
 	{"reorder_buffer", "ReorderBuffer", "64KiB", "1GiB", "65536", "1073741824", "65535B", "1025MiB"},
 	{"pend", "Pend", "false", "true", "false", "true", "0", "yes"},
 
-	{"congestion", "Congestion", "window", "dcqcn", `"window"`, `"dcqcn"`, "0", "cubic"},
+	{"congestion", "Congestion", "window", "bdp", `"window"`, `"bdp"`, "0", "cubic"},
 	{"receive_rate", "ReceiveRate", "1kbit", "1tbit", "1000", "1000000000000", "999bit", "1001gbit"},
 	{"turnaround", "Turnaround", "0us", "10s", "0", "10000000000", "-1us", "11s"},
 	{"dscp", "DSCP", "0", "63", "0", "63", "-1", "64"},
@@ -93,8 +93,8 @@ func parseAdapter(t *testing.T, file string) map[string]string {
 }
 
 func TestAdapterKeys(t *testing.T) {
-	if n := reflect.TypeFor[Adapter]().NumField(); n != len(adapterRanges)+3 { // DCQCN, CNP and PFC
-		t.Errorf("%d fields of Adapter, but %d are tested", n, len(adapterRanges)+3)
+	if n := reflect.TypeFor[Adapter]().NumField(); n != len(adapterRanges)+5 { // DCQCN, DCTCP, BDP, CNP and PFC
+		t.Errorf("%d fields of Adapter, but %d are tested", n, len(adapterRanges)+5)
 	}
 	for _, k := range adapterRanges {
 		t.Run(k.key, func(t *testing.T) {

@@ -17,9 +17,11 @@ const (
 	CongestionWindow Congestion = "window" // the transport's own window, which a path's loss and delay size
 	CongestionNone   Congestion = "none"   // nothing: a queue pair sends as fast as the line does
 	CongestionDCQCN  Congestion = "dcqcn"  // notifications of marked packets (docs/spec/roce.md 14.3)
+	CongestionDCTCP  Congestion = "dctcp"  // a window, by the share of packets that are marked (RFC 8257)
+	CongestionBDP    Congestion = "bdp"    // what the path holds, as IRN has it (SIGCOMM'18)
 )
 
-var congestions = []Congestion{CongestionWindow, CongestionNone, CongestionDCQCN}
+var congestions = []Congestion{CongestionWindow, CongestionNone, CongestionDCQCN, CongestionDCTCP, CongestionBDP}
 
 // A Preset names parameters of DCQCN that are known elsewhere.
 type Preset string
@@ -56,6 +58,19 @@ type DCQCN struct {
 	SlowRestart              *bool          `json:"slow_restart,omitempty"`
 }
 
+// A DCTCP has the parameters of an adapter as a sender with DCTCP; nil leaves the default. Nodes share
+// the values, as those of a DCQCN.
+type DCTCP struct {
+	G   *float64       `json:"g,omitempty"`   // 0 to 1
+	RTT *time.Duration `json:"rtt,omitempty"` // nil: as measured
+}
+
+// A BDP has the parameter of an adapter that has a bandwidth-delay product in flight. Nodes share
+// the value, as those of a DCQCN.
+type BDP struct {
+	RTT *time.Duration `json:"rtt,omitempty"` // nil: as measured
+}
+
 // A CNPScope says for what an adapter counts the time between two CNPs.
 type CNPScope string
 
@@ -69,7 +84,7 @@ const (
 var cnpScopes = []CNPScope{CNPPerQP, CNPPerAddress, CNPPerPort}
 
 // A CNP has the parameters of an adapter as a receiver, which sends CNPs; nil leaves that of the
-// preset. Nodes share the values, as those of a DCQCN.
+// preset, or of DCTCP. Nodes share the values, as those of a DCQCN.
 type CNP struct {
 	DSCP    *uint32        `json:"dscp,omitempty"`
 	MinTime *time.Duration `json:"min_time,omitempty"` // between two
@@ -134,12 +149,35 @@ var dcqcnForm = briefly("connectx, paper", made(fewWords(presets...), func(p Pre
 	return m.is
 })
 
+var dctcpTable = sync.OnceValue(func() *keyTable[DCTCP] {
+	return &keyTable[DCTCP]{
+		what: "dctcp", noun: "dctcp", def: "dctcp", also: needsMap[DCTCP],
+		keys: []key[DCTCP]{
+			limit("g", probability, func(m *DCTCP) **float64 { return &m.G }, "weight that the share of marked packets of the last window has in alpha, $range").orElse("6.25%, which is 1/16"),
+			limit("rtt", period, func(m *DCTCP) **time.Duration { return &m.RTT }, "round trip of a full packet without queues, $range: the window begins with as much as the line carries in it").orElse("four packets, until the first full one is acknowledged: its round trip"),
+		},
+	}
+})
+
+var dctcpForm = onlyMap("{rtt: 12us}", dctcpTable, itself)
+
+var bdpTable = sync.OnceValue(func() *keyTable[BDP] {
+	return &keyTable[BDP]{
+		what: "bdp", noun: "bdp", def: "bdp", also: needsMap[BDP],
+		keys: []key[BDP]{
+			limit("rtt", period, func(m *BDP) **time.Duration { return &m.RTT }, "round trip of a full packet on the longest path without queues, $range: a queue pair has in flight what the line carries in it, in whole packets").orElse("the least that a full packet of the queue pair took; four packets until there is one"),
+		},
+	}
+})
+
+var bdpForm = onlyMap("{rtt: 12us}", bdpTable, itself)
+
 var cnpTable = sync.OnceValue(func() *keyTable[CNP] {
 	return &keyTable[CNP]{
 		what: "cnp", noun: "cnp", def: "cnp", also: needsMap[CNP],
 		keys: []key[CNP]{
 			limit("dscp", dscp, func(m *CNP) **uint32 { return &m.DSCP }, "of CNPs, $range").orElse("48"),
-			limit("min_time", periodOrNone, func(m *CNP) **time.Duration { return &m.MinTime }, "from one CNP to the next at least, $range; 0us: each marked packet makes one").orElse("4us; of `paper` 50us"),
+			limit("min_time", periodOrNone, func(m *CNP) **time.Duration { return &m.MinTime }, "from one CNP to the next at least, $range; 0us: each marked packet makes one, as `dctcp` counts them").orElse("4us; of `paper` 50us; with `dctcp` 0us"),
 			limit("delay", periodOrNone, func(m *CNP) **time.Duration { return &m.Delay }, "from a marked packet to its CNP, $range").orElse("0us"),
 			limit("per", fewWords(cnpScopes...), func(m *CNP) **CNPScope { return &m.Per }, "what `min_time` is counted for: each `qp`, each `address` of a peer, or the whole `port`").orElse("`qp`"),
 		},
@@ -151,32 +189,49 @@ var cnpForm = onlyMap("{min_time: 4us}", cnpTable, itself)
 // congestionKeys are the keys of an adapter block about congestion.
 func congestionKeys() []key[Adapter] {
 	return []key[Adapter]{
-		limit("congestion", manyWords(func() []Congestion { return congestions }), func(a *Adapter) **Congestion { return &a.Congestion }, "what decides how fast a queue pair sends: `window` (if absent), `none` or `dcqcn`, see [congestion control](#congestion-control)"),
+		limit("congestion", manyWords(func() []Congestion { return congestions }), func(a *Adapter) **Congestion { return &a.Congestion }, "what decides how fast a queue pair sends: `window` (if absent), `none`, `dcqcn`, `dctcp` or `bdp`, see [congestion control](#congestion-control)"),
 		limit("dcqcn", dcqcnForm, func(a *Adapter) **DCQCN { return &a.DCQCN }, "with `congestion: dcqcn`: the parameters of a sender, `connectx` (if absent), `paper`, or a map of [these](#congestion-control)"),
-		limit("dscp", dscp, func(a *Adapter) **uint32 { return &a.DSCP }, "of the IP packets of reliable connections, unless a program asks for another, $range; absent: 26 with `congestion: dcqcn`, else 0"),
-		limit("cnp", cnpForm, func(a *Adapter) **CNP { return &a.CNP }, "with `congestion: dcqcn`: the parameters of a receiver, a map of [these](#congestion-control)"),
+		limit("dctcp", dctcpForm, func(a *Adapter) **DCTCP { return &a.DCTCP }, "with `congestion: dctcp`: the parameters of a sender, a map of [these](#congestion-control)"),
+		limit("bdp", bdpForm, func(a *Adapter) **BDP { return &a.BDP }, "with `congestion: bdp`: the parameter of a sender, a map of [this](#congestion-control)"),
+		limit("dscp", dscp, func(a *Adapter) **uint32 { return &a.DSCP }, "of the IP packets of reliable connections, unless a program asks for another, $range; absent: 26 with `congestion: dcqcn` and `dctcp`, else 0"),
+		limit("cnp", cnpForm, func(a *Adapter) **CNP { return &a.CNP }, "with `congestion: dcqcn` and `dctcp`: the parameters of a receiver, a map of [these](#congestion-control)"),
 		limit("pfc", priorityList, func(a *Adapter) **[]uint32 { return &a.PFC }, "in a simulation: a list of priorities, 0 to 7, that it stops sending when its switch asks for it, and for which it asks its switch to stop: `[3]`, see [shared buffers and PFC](#shared-buffers-and-pfc); absent: none"),
 	}
 }
 
-// resolveCongestion leaves out parameters of DCQCN that a nearer block makes void by another
-// congestion control, and reports others that have no effect.
+// congestionOf has the congestion control that parameters are for.
+var congestionOf = []struct {
+	key   string
+	of    []Congestion
+	unset func(*Adapter)
+}{
+	{"dcqcn", []Congestion{CongestionDCQCN}, func(a *Adapter) { a.DCQCN = nil }},
+	{"dctcp", []Congestion{CongestionDCTCP}, func(a *Adapter) { a.DCTCP = nil }},
+	{"bdp", []Congestion{CongestionBDP}, func(a *Adapter) { a.BDP = nil }},
+	{"cnp", []Congestion{CongestionDCQCN, CongestionDCTCP}, func(a *Adapter) { a.CNP = nil }},
+}
+
+// resolveCongestion leaves out parameters that a nearer block makes void by another congestion
+// control, and reports others that have no effect.
 func resolveCongestion(r *reader, a *Adapter, blocks layers[Adapter]) {
 	chosen := blocks.find("congestion")
-	if a.Congestion != nil && *a.Congestion == CongestionDCQCN || chosen.at != nil && !chosen.ok {
+	if chosen.at != nil && !chosen.ok {
 		return
 	}
 	nearest := func(key string) int {
 		return slices.IndexFunc(blocks, func(p *mapping[Adapter]) bool { return p.has(key) })
 	}
-	for _, key := range []string{"dcqcn", "cnp"} {
-		switch given := blocks.find(key); {
+	for _, p := range congestionOf {
+		if a.Congestion != nil && slices.Contains(p.of, *a.Congestion) {
+			continue
+		}
+		switch given := blocks.find(p.key); {
 		case !given.ok:
 		case chosen.at == nil:
-			r.errorf(given.at, "%s is given without congestion: dcqcn, expected that key beside it: nothing else has these parameters", key)
-		case nearest(key) <= nearest("congestion"):
-			r.errorf(given.at, "%s is given with congestion: %s (line %d), expected congestion: dcqcn, or no %s", key, *a.Congestion, chosen.at.Line, key)
+			r.errorf(given.at, "%s is given without congestion: %s, expected that key beside it: nothing else has these parameters", p.key, alternatives(texts(p.of)))
+		case nearest(p.key) <= nearest("congestion"):
+			r.errorf(given.at, "%s is given with congestion: %s (line %d), expected congestion: %s, or no %s", p.key, *a.Congestion, chosen.at.Line, alternatives(texts(p.of)), p.key)
 		}
+		p.unset(a)
 	}
-	a.DCQCN, a.CNP = nil, nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// congestionParameters has the range of each key of dcqcn and cnp: both ends of it, as a file and
+// congestionParameters has the range of each key of dcqcn, dctcp, bdp and cnp: both ends of it, as a file and
 // as JSON have them.
 var congestionParameters = []struct {
 	in, key     string
@@ -36,6 +36,9 @@ var congestionParameters = []struct {
 	{"dcqcn", "rate_reduce_monitor_period", "0us", "10s", "0", "10000000000"},
 	{"dcqcn", "initial_alpha_value", "0", "1023", "0", "1023"},
 	{"dcqcn", "slow_restart", "false", "true", "false", "true"},
+	{"dctcp", "g", "0%", "100%", "0", "1"},
+	{"dctcp", "rtt", "1us", "10s", "1000", "10000000000"},
+	{"bdp", "rtt", "1us", "10s", "1000", "10000000000"},
 	{"cnp", "dscp", "0", "63", "0", "63"},
 	{"cnp", "min_time", "0us", "10s", "0", "10000000000"},
 	{"cnp", "delay", "0us", "10s", "0", "10000000000"},
@@ -45,18 +48,22 @@ var congestionParameters = []struct {
 // TestCongestionParameters sets each parameter to both ends of its range, alone and with all
 // others.
 func TestCongestionParameters(t *testing.T) {
-	if n := reflect.TypeFor[DCQCN]().NumField() + reflect.TypeFor[CNP]().NumField(); n != len(congestionParameters) {
+	if n := reflect.TypeFor[DCQCN]().NumField() + reflect.TypeFor[DCTCP]().NumField() + reflect.TypeFor[BDP]().NumField() + reflect.TypeFor[CNP]().NumField(); n != len(congestionParameters) {
 		t.Errorf("%d parameters, but %d are tested", n, len(congestionParameters))
 	}
 	type block map[string]map[string]string
 	parse := func(of block) block {
 		t.Helper()
 		var keys []string
+		congestion := "dcqcn"
 		for in, parameters := range of {
 			keys = append(keys, in+": {"+keysOf(parameters)+"}")
+			if in != "cnp" {
+				congestion = in
+			}
 		}
 		got := make(block)
-		set := parseAdapter(t, "topology: {nodes: {a: {adapter: {congestion: dcqcn, "+strings.Join(keys, ", ")+"}}}}")
+		set := parseAdapter(t, "topology: {nodes: {a: {adapter: {congestion: "+congestion+", "+strings.Join(keys, ", ")+"}}}}")
 		for in := range of {
 			var fields map[string]json.RawMessage
 			if err := json.Unmarshal([]byte(set[strings.ToUpper(in)]), &fields); err != nil {
@@ -76,6 +83,9 @@ func TestCongestionParameters(t *testing.T) {
 			if got := parse(block{p.in: {p.key: value}})[p.in][p.key]; got != want {
 				t.Errorf("%s: %s: %s makes %s, want %s", p.in, p.key, value, got, want)
 			}
+		}
+		if p.in == "dctcp" || p.in == "bdp" {
+			continue // they exclude dcqcn
 		}
 		least[p.in][p.key], min[p.in][p.key] = p.least, p.min
 		most[p.in][p.key], max[p.in][p.key] = p.most, p.max
@@ -125,6 +135,10 @@ func TestCongestionPrecedence(t *testing.T) {
 		{"a preset in the place of a map", "congestion: dcqcn, dcqcn: {rpg_gd: 10}", "dcqcn: {rpg_gd: 11}", "dcqcn: connectx", "", Adapter{Congestion: &dcqcn, DCQCN: &DCQCN{Preset: PresetConnectX}}},
 		{"parameters far, congestion near", "dcqcn: paper", "cnp: {delay: 1us}", "", "congestion: dcqcn",
 			Adapter{Congestion: &dcqcn, DCQCN: &DCQCN{Preset: PresetPaper}, CNP: &CNP{Delay: new(time.Microsecond)}}},
+		{"dctcp", "congestion: dctcp, dctcp: {g: 50%}", "dctcp: {rtt: 12us}, cnp: {delay: 1us}", "", "", Adapter{Congestion: new(CongestionDCTCP), DCTCP: &DCTCP{RTT: new(12 * time.Microsecond)}, CNP: &CNP{Delay: new(time.Microsecond)}}},
+		{"bdp", "congestion: bdp, bdp: {rtt: 12us}", "", "", "", Adapter{Congestion: new(CongestionBDP), BDP: &BDP{RTT: new(12 * time.Microsecond)}}},
+		{"dctcp near", "congestion: dcqcn, dcqcn: paper", "cnp: {delay: 1us}", "congestion: dctcp", "", Adapter{Congestion: new(CongestionDCTCP), CNP: &CNP{Delay: new(time.Microsecond)}}},
+		{"bdp near", "congestion: dctcp, dctcp: {}", "cnp: {}", "", "congestion: bdp", Adapter{Congestion: new(CongestionBDP)}},
 		{"another congestion near", "congestion: dcqcn, dcqcn: paper, dscp: 24", "cnp: {delay: 1us}", "congestion: none", "", Adapter{Congestion: new(CongestionNone), DSCP: new(uint32(24))}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -142,6 +156,8 @@ func TestCongestionPrecedence(t *testing.T) {
 func TestCongestionAsJSON(t *testing.T) {
 	for _, block := range []string{
 		"congestion: none, dscp: 0",
+		"congestion: dctcp, dctcp: {g: 0%, rtt: 1us}, cnp: {}",
+		"congestion: bdp, bdp: {rtt: 1us}",
 		"congestion: dcqcn, dcqcn: paper, cnp: {dscp: 0, min_time: 0us, delay: 0us, per: address}",
 		"congestion: dcqcn, dcqcn: {clamp_tgt_rate: false, rpg_byte_reset: 0B, rpg_min_dec_fac: 12.5%, rpg_max_rate: 0bit, initial_alpha_value: 0}",
 	} {

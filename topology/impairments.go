@@ -120,7 +120,7 @@ var impairmentKeys = sync.OnceValue(func() []impairmentKey {
 		setting("queue", queueForm, func(i *Impairment) *Queue { return &i.Queue }, func(c *Change) **Queue { return &c.Queue },
 			equal, Queue.format, "what may wait for `rate`; what comes when it is full is dropped: `4MiB`, `1000packets`, or both in a map of `bytes` and `packets`, `{bytes: 4MiB, packets: 1000}`; no less than a packet of the MTU takes on a wire. Absent: 50 ms of the rate, and 4 MiB at least").atPorts(),
 		setting("ecn", ecnForm, func(i *Impairment) *ECN { return &i.ECN }, func(c *Change) **ECN { return &c.ECN },
-			equal, ECN.format, "`{min: 100KiB, max: 400KiB}`: ECN-capable packets are marked if more than `min` waits in the queue, all from `max` on, in between a share that grows evenly, up to all or to `probability`; with both alike, all are that find more, as DCTCP has it. RDMA packets are ECN-capable only from adapters with [`congestion: dcqcn`](#congestion-control)").atPorts(),
+			equal, ECN.format, "`{min: 100KiB, max: 400KiB}`: ECN-capable packets are marked if more than `min` waits in the queue, all from `max` on, in between a share that grows evenly, up to all or to `probability`; with both alike, all are that find more, as DCTCP has it. RDMA packets are ECN-capable only from adapters with [`congestion: dcqcn` or `dctcp`](#congestion-control)").atPorts(),
 		setting("cut", yes, func(i *Impairment) *bool { return &i.Cut }, func(c *Change) **bool { return &c.Cut },
 			equal, inWords(strconv.FormatBool), "`true`: nothing arrives, though the ends keep their carrier"),
 		setting("flap", flapForm, func(i *Impairment) *Flap { return &i.Flap }, func(c *Change) **Flap { return &c.Flap },

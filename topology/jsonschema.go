@@ -233,7 +233,7 @@ type anyTable interface {
 func tables() []anyTable {
 	return []anyTable{
 		labTable(), topologyTable(), fabricTable(), tierTable(), defaultsTable(), nodeDefaultsTable(), linkDefaultsTable(),
-		nodeTable(), kindTable(), groupTable(), adapterTable(), dcqcnTable(), cnpTable(), portTable(), bufferTable(), prioritiesTable(), watchdogTable(), fileTable(), execTable(), healthTable(), waitTable(),
+		nodeTable(), kindTable(), groupTable(), adapterTable(), dcqcnTable(), dctcpTable(), bdpTable(), cnpTable(), portTable(), bufferTable(), prioritiesTable(), watchdogTable(), fileTable(), execTable(), healthTable(), waitTable(),
 		linkTable(), reverseTable(), endpointTable(), toleranceTable(), impairmentTable(),
 		jitterTable(), lossTable(), reorderTable(), corruptTable(), queueTable(), ecnTable(), flapTable(), faultTable(), faultOfAnyTable(), matchTable(),
 		workloadTable(), mixTable(), eventTable(), setTable(), triggerTable(), chaosTable(), checkTable(), baselineTable(), captureTable(), ringTable(),

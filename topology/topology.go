@@ -159,11 +159,13 @@ type Adapter struct {
 	ReorderBuffer *uint32 `json:",omitempty"` // bytes of packets kept that arrive before one that is missing, of all queue pairs together
 	Pend          *bool   `json:",omitempty"` // creates and requests complete by callback, even where they could at once
 
-	// Congestion control. DCQCN and CNP are nil but with CongestionDCQCN.
+	// Congestion control. DCQCN, DCTCP and BDP are nil but with the congestion control of that name, and CNP but with the first two.
 	Congestion *Congestion `json:",omitempty"` // nil: CongestionWindow
 	DCQCN      *DCQCN      `json:",omitempty"` // nil: PresetConnectX
-	DSCP       *uint32     `json:",omitempty"` // of packets of reliable connections; nil: 26 with CongestionDCQCN, else 0
-	CNP        *CNP        `json:",omitempty"` // nil: that of the preset
+	DCTCP      *DCTCP      `json:",omitempty"` // nil: the defaults
+	BDP        *BDP        `json:",omitempty"` // nil: the default
+	DSCP       *uint32     `json:",omitempty"` // of packets of reliable connections; nil: 26 with CongestionDCQCN and CongestionDCTCP, else 0
+	CNP        *CNP        `json:",omitempty"` // nil: that of the preset, or of DCTCP
 	PFC        *[]uint32   `json:",omitempty"` // priorities that it pauses, and for which it asks its switch to pause; nil: none
 
 	// Of a simulation alone.

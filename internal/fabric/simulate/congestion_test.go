@@ -142,3 +142,124 @@ workloads:
 		}
 	}
 }
+
+// These are for packets of 1 KiB on links of 10 us: a round trip takes 70 us with what hosts take, in which a line
+// carries 80 packets.
+const (
+	wirePacket = 1106
+	pathHolds  = 80
+	idealShort = 10e9 * 1024 / wirePacket
+	// A host handles together what arrives in turnaround and wavering: so many bytes leave at once, beside what a window has
+	// (SIGCOMM'10, 3.5).
+	atOnce = 15_000
+)
+
+// longIncast is such an incast of n hosts by an operation. READs are the one host's, from all others.
+func longIncast(n int, adapter, port, operation string) string {
+	text := incast(n, adapter+", roce_frame_size: 1024", port, "operation: "+operation+", size: 1MiB, depth: 8, count: 32")
+	text = strings.Replace(text, "delay: 1us", "delay: 10us", 1)
+	if operation == "read" {
+		for i := range n {
+			text = strings.Replace(text, fmt.Sprintf("from: h%d, to: r,", i+1), fmt.Sprintf("from: r, to: h%d,", i+1), 1)
+		}
+	}
+	return text
+}
+
+// sumOf returns a counter of all nodes together.
+func sumOf(r *report.Run, counter string) (sum uint64) {
+	for _, n := range r.Nodes {
+		sum += n.Transport[counter]
+	}
+	return sum
+}
+
+// TestDCTCP is of two flows into a port with one threshold K. By its paper (SIGCOMM'10, 3.3) the queue has K and a packet of
+// each flow at most, and the line is always busy if K is a seventh of what the path holds. READs are bounded by who asks, and
+// what marks them is not for the responder.
+func TestDCTCP(t *testing.T) {
+	const flows = 2
+	for _, operation := range []string{"write", "read"} {
+		for _, k := range []int{pathHolds * wirePacket / 7, 64 << 10} {
+			adapter := "congestion: dctcp, dctcp: {rtt: 35us}" // the two share the path at first
+			r := run(t, parsed(t, longIncast(flows, adapter, fmt.Sprintf("ecn: {min: %dB, max: %[1]dB}", k), operation)))
+			rate, jain, lost := judgeIncast(r)
+			d := r.Links[0].Directions[1]
+			most := max(k, pathHolds/2*wirePacket) + flows*wirePacket + atOnce
+			t.Logf("%s, K = %d: %.1f %% of the ideal, Jain %.4f, %d bytes waited at most, %d of %d packets marked", operation, k, 100*rate/idealShort, jain, *d.QueuePeak, d.Marked, d.Packets)
+			if rate < 0.95*idealShort || jain < 0.98 || lost > 0 {
+				t.Errorf("%s, K = %d: %.1f %% of the ideal, want 95 at least; Jain %.4f, want 0.98; %v lost, want none", operation, k, 100*rate/idealShort, jain, lost)
+			}
+			if *d.QueuePeak > uint64(most) {
+				t.Errorf("%s, K = %d: %d bytes waited, want %d at most", operation, k, *d.QueuePeak, most)
+			}
+			cnps := d.Marked
+			if operation == "read" {
+				cnps = 0
+			}
+			if marked := sumOf(r, "np_ecn_marked_roce_packets"); d.Marked == 0 || marked != d.Marked {
+				t.Errorf("%s, K = %d: %d packets were marked, %d arrived", operation, k, d.Marked, marked)
+			}
+			if sent, handled := sumOf(r, "np_cnp_sent"), sumOf(r, "rp_cnp_handled"); sent != cnps || handled != cnps {
+				t.Errorf("%s, K = %d: %d CNPs were sent and %d handled, want %d", operation, k, sent, handled, cnps)
+			}
+		}
+	}
+}
+
+// TestDCTCPOfLongPackets has 3.6 packets fill the path, of which each of two flows has one at least.
+func TestDCTCPOfLongPackets(t *testing.T) {
+	r := run(t, parsed(t, incast(2, "congestion: dctcp", "ecn: {min: 64KiB, max: 64KiB}", "operation: write, size: 1MiB, depth: 8, count: 64")))
+	rate, jain, lost := judgeIncast(r)
+	if rate < 0.95*ideal || jain < 0.98 || lost > 0 {
+		t.Errorf("%.1f %% of the ideal, want 95 at least; Jain %.4f, want 0.98; %v lost, want none", 100*rate/ideal, jain, lost)
+	}
+}
+
+// TestBDP: with BDP-FC (IRN, SIGCOMM'18) the queue of N flows into one port has no more than N times what the path holds.
+// Nothing is marked, and a queue of that size loses nothing.
+func TestBDP(t *testing.T) {
+	for _, flows := range []int{1, 2, 8} {
+		for _, operation := range []string{"write", "read"} {
+			most := flows * pathHolds * wirePacket
+			port := fmt.Sprintf("queue: %dB, ecn: {min: 10KiB, max: 20KiB}", most)
+			text := strings.Replace(longIncast(flows, "congestion: bdp, bdp: {rtt: 70us}", port, operation), "queue: 512KiB, ", "", 1)
+			r := run(t, parsed(t, text))
+			rate, jain, lost := judgeIncast(r)
+			d := r.Links[0].Directions[1]
+			t.Logf("%d flows, %s: %.1f %% of the ideal, Jain %.4f, %d bytes waited, of %d", flows, operation, 100*rate/idealShort, jain, *d.QueuePeak, most)
+			if rate < 0.95*idealShort || jain < 0.98 || lost > 0 || d.Marked > 0 {
+				t.Errorf("%d flows, %s: %.1f %% of the ideal, want 95 at least; Jain %.4f, want 0.98; %v lost and %d marked, want none", flows, operation, 100*rate/idealShort, jain, lost, d.Marked)
+			}
+			if flows > 1 && *d.QueuePeak < uint64(most/2) {
+				t.Errorf("%d flows, %s: %d bytes waited at most, so that %d is no bound", flows, operation, *d.QueuePeak, most)
+			}
+		}
+	}
+}
+
+// TestBDPRepairs is IRN's point: BDP-FC with selective repeat needs no network without loss. The queue is as long as what the
+// path holds, for four flows of which each has that in flight.
+func TestBDPRepairs(t *testing.T) {
+	port := fmt.Sprintf("queue: %dB", pathHolds*wirePacket)
+	text := strings.Replace(longIncast(4, "congestion: bdp, bdp: {rtt: 70us}", port, "write"), "queue: 512KiB, ", "", 1)
+	r := run(t, parsed(t, text))
+	rate, jain, lost := judgeIncast(r)
+	t.Logf("%.1f %% of the ideal, Jain %.4f, %.1f %% lost", 100*rate/idealShort, jain, 100*lost)
+	if rate < 0.9*idealShort || lost == 0 || sumOf(r, "retransmitted") == 0 {
+		t.Errorf("%.1f %% of the ideal, want 90 at least; %v lost, want some", 100*rate/idealShort, lost)
+	}
+}
+
+// TestMeasuredProduct: without rtt, a window begins with the product that is measured.
+func TestMeasuredProduct(t *testing.T) {
+	for adapter, least := range map[string]float64{"congestion: dctcp": 0.95, "congestion: bdp": 0.85} {
+		r := run(t, parsed(t, longIncast(1, adapter, "rate: 10gbit", "write")))
+		rate, _, _ := judgeIncast(r)
+		d := r.Links[0].Directions[1]
+		t.Logf("%s: %.1f %% of the ideal, %d bytes waited", adapter, 100*rate/idealShort, *d.QueuePeak)
+		if rate < least*idealShort || *d.QueuePeak > atOnce {
+			t.Errorf("%s: %.1f %% of the ideal, want %v at least; %d bytes waited, want %d at most", adapter, 100*rate/idealShort, 100*least, *d.QueuePeak, atOnce)
+		}
+	}
+}

@@ -107,8 +107,8 @@ func hasFlag(f provider.AdapterFlags) func(*provider.Config) any {
 // TestAdapterConfig sets each key to both ends of its range: a device starts
 // with it, and has it.
 func TestAdapterConfig(t *testing.T) {
-	if n := reflect.TypeFor[topology.Adapter]().NumField(); n != len(adapterKeys)+3 { // DCQCN and CNP are in congestion_test.go; PFC is for the network
-		t.Errorf("topology.Adapter has %d fields, but %d are tested", n, len(adapterKeys)+3)
+	if n := reflect.TypeFor[topology.Adapter]().NumField(); n != len(adapterKeys)+7 { // DCQCN, DCTCP, BDP and CNP are in congestion_test.go; PFC, ReceiveRate and Turnaround are for the network
+		t.Errorf("topology.Adapter has %d fields, but %d are tested", n, len(adapterKeys)+7)
 	}
 	for _, k := range adapterKeys {
 		for value, want := range map[string]any{k.least: k.min, k.most: k.max} {

@@ -5,7 +5,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// dataDSCP is the DSCP of connections with DCQCN where a topology sets none: AF31, which RoCE
+// dataDSCP is the DSCP of connections that hear marks where a topology sets none: AF31, which RoCE
 // networks map to their lossless priority (roce.md 14.4).
 const dataDSCP = 26
 
@@ -27,6 +27,8 @@ var algorithms = map[topology.Congestion]congestion.Algorithm{
 	topology.CongestionWindow: congestion.Window,
 	topology.CongestionNone:   congestion.None,
 	topology.CongestionDCQCN:  congestion.WithDCQCN,
+	topology.CongestionDCTCP:  congestion.WithDCTCP,
+	topology.CongestionBDP:    congestion.WithBDP,
 }
 
 var scopes = map[topology.CNPScope]congestion.Scope{
@@ -41,18 +43,31 @@ func congestionControl(set *topology.Adapter) congestion.Config {
 	if set.Congestion != nil {
 		c.Algorithm = algorithms[*set.Congestion]
 	}
-	if c.Algorithm == congestion.WithDCQCN {
-		sender, receiver := topology.DCQCN{Preset: topology.PresetConnectX}, topology.CNP{}
+	switch c.Algorithm {
+	case congestion.WithDCQCN:
+		sender := topology.DCQCN{Preset: topology.PresetConnectX}
 		if set.DCQCN != nil {
 			sender = *set.DCQCN
 		}
-		if set.CNP != nil {
-			receiver = *set.CNP
-		}
 		p := presets[sender.Preset]
-		c.DCQCN, c.CNP, c.DSCP = p.sender(), p.receiver(), dataDSCP
+		c.DCQCN, c.CNP = p.sender(), p.receiver()
 		setSender(&c.DCQCN, &sender)
-		setReceiver(&c.CNP, &receiver)
+	case congestion.WithDCTCP:
+		c.DCTCP, c.CNP = congestion.DefaultDCTCP(), congestion.DCTCPCNP()
+		if set.DCTCP != nil {
+			replace(&c.DCTCP.G, set.DCTCP.G)
+			replace(&c.DCTCP.RTT, set.DCTCP.RTT)
+		}
+	case congestion.WithBDP:
+		if set.BDP != nil {
+			replace(&c.BDP.RTT, set.BDP.RTT)
+		}
+	}
+	if c.HearsMarks() {
+		c.DSCP = dataDSCP
+	}
+	if set.CNP != nil {
+		setReceiver(&c.CNP, set.CNP)
 	}
 	replace(&c.DSCP, set.DSCP)
 	return c

@@ -10,7 +10,7 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/congestion"
 )
 
-// congestionParameters are the keys of dcqcn and cnp: both ends of their ranges, as files write
+// congestionParameters are the keys of dcqcn, dctcp, bdp and cnp: both ends of their ranges, as files write
 // them, and what the device's configuration then has.
 var congestionParameters = []struct {
 	in, key     string
@@ -35,6 +35,9 @@ var congestionParameters = []struct {
 	{"dcqcn", "rate_reduce_monitor_period", "0us", "10s", time.Duration(0), 10 * time.Second, func(c *congestion.Config) any { return c.DCQCN.RateReduceMonitorPeriod }},
 	{"dcqcn", "initial_alpha_value", "0", "1023", 0.0, 1023.0 / 1024, func(c *congestion.Config) any { return c.DCQCN.InitialAlphaValue }},
 	{"dcqcn", "slow_restart", "false", "true", false, true, func(c *congestion.Config) any { return c.DCQCN.SlowRestart }},
+	{"dctcp", "g", "0%", "100%", 0.0, 1.0, func(c *congestion.Config) any { return c.DCTCP.G }},
+	{"dctcp", "rtt", "1us", "10s", time.Microsecond, 10 * time.Second, func(c *congestion.Config) any { return c.DCTCP.RTT }},
+	{"bdp", "rtt", "1us", "10s", time.Microsecond, 10 * time.Second, func(c *congestion.Config) any { return c.BDP.RTT }},
 	{"cnp", "dscp", "0", "63", uint8(0), uint8(63), func(c *congestion.Config) any { return c.CNP.DSCP }},
 	{"cnp", "min_time", "0us", "10s", time.Duration(0), 10 * time.Second, func(c *congestion.Config) any { return c.CNP.MinTime }},
 	{"cnp", "delay", "0us", "10s", time.Duration(0), 10 * time.Second, func(c *congestion.Config) any { return c.CNP.Delay }},
@@ -44,12 +47,16 @@ var congestionParameters = []struct {
 // TestCongestionParameters sets each parameter to both ends of its range: a device starts with
 // it, and has it.
 func TestCongestionParameters(t *testing.T) {
-	if n := reflect.TypeFor[congestion.DCQCN]().NumField() + reflect.TypeFor[congestion.CNP]().NumField(); n != len(congestionParameters) {
+	if n := reflect.TypeFor[congestion.DCQCN]().NumField() + reflect.TypeFor[congestion.DCTCP]().NumField() + reflect.TypeFor[congestion.BDP]().NumField() + reflect.TypeFor[congestion.CNP]().NumField(); n != len(congestionParameters) {
 		t.Errorf("package congestion has %d parameters, but %d are tested", n, len(congestionParameters))
 	}
 	for _, p := range congestionParameters {
+		of := p.in
+		if of == "cnp" {
+			of = "dcqcn"
+		}
 		for value, want := range map[string]any{p.least: p.min, p.most: p.max} {
-			cfg := Config(adapterOf(t, "congestion: dcqcn, "+p.in+": {"+p.key+": "+value+"}"))
+			cfg := Config(adapterOf(t, "congestion: "+of+", "+p.in+": {"+p.key+": "+value+"}"))
 			if got := p.of(&cfg.Congestion); got != want {
 				t.Errorf("%s: %s: %s makes %v, want %v", p.in, p.key, value, got, want)
 			}
@@ -64,16 +71,25 @@ func TestCongestionParameters(t *testing.T) {
 func TestCongestionControl(t *testing.T) {
 	connectX := congestion.Config{Algorithm: congestion.WithDCQCN, DCQCN: congestion.ConnectX(), DSCP: 26, CNP: congestion.ConnectXCNP()}
 	paper := congestion.Config{Algorithm: congestion.WithDCQCN, DCQCN: congestion.Paper(), DSCP: 26, CNP: congestion.PaperCNP()}
+	dctcp := congestion.Config{Algorithm: congestion.WithDCTCP, DCTCP: congestion.DefaultDCTCP(), DSCP: 26, CNP: congestion.DCTCPCNP()}
+	bdp := congestion.Config{Algorithm: congestion.WithBDP}
 	with := func(c congestion.Config, change func(*congestion.Config)) congestion.Config {
 		change(&c)
 		return c
 	}
 	for block, want := range map[string]congestion.Config{
-		"":                                    {},
-		"congestion: window":                  {},
-		"congestion: window, dscp: 8":         {DSCP: 8},
-		"congestion: none":                    {Algorithm: congestion.None},
-		"dscp: 46":                            {DSCP: 46},
+		"":                            {},
+		"congestion: window":          {},
+		"congestion: window, dscp: 8": {DSCP: 8},
+		"congestion: none":            {Algorithm: congestion.None},
+		"dscp: 46":                    {DSCP: 46},
+		"congestion: dctcp":           dctcp,
+		"congestion: dctcp, dctcp: {g: 6.25%}, cnp: {dscp: 48, min_time: 0us, delay: 0us, per: qp}": dctcp,
+		"congestion: dctcp, dctcp: {rtt: 12us}, cnp: {dscp: 1}, dscp: 2": with(dctcp, func(c *congestion.Config) {
+			c.DCTCP.RTT, c.CNP.DSCP, c.DSCP = 12*time.Microsecond, 1, 2
+		}),
+		"congestion: bdp":                     bdp,
+		"congestion: bdp, bdp: {rtt: 12us}":   with(bdp, func(c *congestion.Config) { c.BDP.RTT = 12 * time.Microsecond }),
 		"congestion: dcqcn":                   connectX,
 		"congestion: dcqcn, dcqcn: connectx":  connectX,
 		"congestion: dcqcn, dcqcn: {}":        connectX,

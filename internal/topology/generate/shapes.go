@@ -165,5 +165,5 @@ func (f *file) links(links []shape.Link) {
 // queue writes the keys of a port's queue.
 func (f *file) queue(indent string) {
 	f.line("%squeue: 256KiB              # what finds it full is dropped", indent)
-	f.line("%secn: {min: 64KiB, max: 192KiB}   # in between, ever more packets are marked, of RDMA those of adapters with congestion: dcqcn", indent)
+	f.line("%secn: {min: 64KiB, max: 192KiB}   # in between, ever more packets are marked, of RDMA those of adapters with congestion: dcqcn or dctcp", indent)
 }

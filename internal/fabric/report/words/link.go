@@ -54,7 +54,7 @@ func DirectionStory(d *report.Direction, full bool) string {
 		}
 	}
 	if d.Marked == 0 && slices.ContainsFunc(d.Settings, func(s string) bool { return strings.HasPrefix(s, "ecn=") }) {
-		parts = append(parts, "nothing marked by ecn, which marks RDMA packets only of adapters with congestion: dcqcn")
+		parts = append(parts, "nothing marked by ecn, which marks RDMA packets only of adapters with congestion: dcqcn or dctcp")
 	}
 	if a.Burst != nil {
 		parts = append(parts, "losses in a row"+against(set.Burst, a.Burst, g.Burst, packets))

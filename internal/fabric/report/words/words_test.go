@@ -84,7 +84,7 @@ func TestDirectionStory(t *testing.T) {
 // A link with ecn on which nothing is marked says why not.
 func TestECNMarksNothing(t *testing.T) {
 	d := report.Direction{Settings: []string{"rate=1gbit", "ecn={min: 64KiB, max: 192KiB}"}}
-	const want = "nothing marked by ecn, which marks RDMA packets only of adapters with congestion: dcqcn"
+	const want = "nothing marked by ecn, which marks RDMA packets only of adapters with congestion: dcqcn or dctcp"
 	if got := DirectionStory(&d, false); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
