@@ -48,7 +48,7 @@ test: build  ## all tests but the long ones, as `go test ./...` (NDKLAB_LONG=1: 
 	$(GO) test -timeout 25m ./...
 
 # Tests that take long are skipped (need.Time) unless this is set.
-judges test-chaos differential race: export NDKLAB_LONG = 1
+judges test-chaos differential race congestion: export NDKLAB_LONG = 1
 
 judges: go  ## programs for RDMA that nobody here wrote, in nodes: those that are installed, or all with NDKLAB_REQUIRED=1 (ONLY=UCX: tests of that name; ALL=1: longer tables)
 	$(if $(ALL),NDKLAB_PROGRAMS=all) $(GO) test -count=1 -timeout 60m -v $(if $(ONLY),-run '$(ONLY)') ./internal/fabric/programs

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/ndklab/ndklab/internal/fabric/acceptance/ns3"
+	"github.com/ndklab/ndklab/internal/need"
 )
 
 // A row is one of the table: what it tries, and how it judges.
@@ -401,8 +402,8 @@ func TestTable(t *testing.T) {
 	for i := range table {
 		row := &table[i]
 		t.Run(fmt.Sprintf("%d %s", row.number, row.name), func(t *testing.T) {
-			if row.long && testing.Short() {
-				t.Skip("the short form")
+			if row.long {
+				need.Time(t)
 			}
 			row.try(&verdict{t, row})
 		})

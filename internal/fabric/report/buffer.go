@@ -1,7 +1,7 @@
 package report
 
-// A Buffer is what befell the packets that waited in a node: in a switch or router whose ports share a
-// packet buffer, or in a host's adapter beside one.
+// A Buffer counts the packets that waited in a node: in a switch or router whose ports share a packet
+// buffer, or in a host's adapter beside one.
 type Buffer struct {
 	Node  string       `json:"node"`
 	Size  uint64       `json:"size,omitempty"` // bytes; 0: of a host, which is not bounded
@@ -16,8 +16,9 @@ type BufferPort struct {
 	Classes   []BufferClass `json:"classes"`
 }
 
-// A BufferClass is a class at a port. What it sent and queued left by the port; Rx is about frames that
-// came in and the pauses of what leaves here, Tx about frames sent and the pauses of what comes in.
+// A BufferClass is a class at a port. Packets, queue and drops are of the direction that leaves by the port.
+// Rx is about PFC frames that came in, and the pauses of that direction; Tx is about frames sent, and the
+// pauses of the other direction.
 type BufferClass struct {
 	Class         int               `json:"class"`
 	Packets       uint64            `json:"packets"`
@@ -36,7 +37,7 @@ type BufferClass struct {
 	HeadroomPeak  uint64            `json:"headroom_peak,omitempty"` // of those, in the headroom
 }
 
-// A QueueLength is how long a queue was, in bytes. Percentiles are over the time from its first
+// A QueueLength has percentiles of a queue's length, in bytes. Percentiles are over the time from its first
 // packet to its last.
 type QueueLength struct {
 	P50  uint64 `json:"p50"`

@@ -68,8 +68,8 @@ type Stage interface {
 	Away() []string
 	// Links is the state of all links, in the order of the topology.
 	Links(done func([]report.Link, error))
-	// Buffers is what befell the buffers of nodes that have one, which deadlocks came of their pauses, and how
-	// they went over time; nil where nothing has a buffer, or no series was asked for.
+	// Buffers has the figures of nodes that have a buffer, the deadlocks that came of pauses, and the course of
+	// both over time; nil where nothing has a buffer, or no series was asked for.
 	Buffers(done func([]report.Buffer, []report.Deadlock, *report.Series))
 	// Adapters is the state of hosts' adapters; nil: of all.
 	Adapters(names []string, done func([]report.NodeAdapter))

@@ -6,7 +6,6 @@ import (
 
 	"github.com/ndklab/ndklab/internal/fabric/impair"
 	"github.com/ndklab/ndklab/internal/fabric/mmu"
-	"github.com/ndklab/ndklab/internal/histogram"
 	"github.com/ndklab/ndklab/internal/node/adapter"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/topology"
@@ -32,7 +31,7 @@ type buffer struct {
 	due     time.Duration
 }
 
-// A bufferPort is where frames leave a buffer.
+// Frames leave a buffer by a bufferPort.
 type bufferPort struct {
 	wire    *wire         // nil: the adapter's
 	free    time.Duration // of the adapter's port: until when it is busy
@@ -42,39 +41,6 @@ type bufferPort struct {
 	lengths [mmu.Classes]lengths
 	resumed []func() // are called once when the pause of a class ends
 	ofClass int
-}
-
-// lengths are how long a queue was, weighted by time, from its first packet to its last.
-type lengths struct {
-	since   time.Duration
-	bytes   int64
-	weights *histogram.Histogram // nanoseconds by bytes; nil: nothing ever waited
-}
-
-// lengthPrecision has lengths of queues told apart that differ by a hundredth.
-const lengthPrecision = 6
-
-// observe takes note of a queue's length. It was what it was before until now.
-func (l *lengths) observe(now time.Duration, bytes int64) {
-	if bytes == 0 && l.bytes == 0 {
-		return // how long it is empty counts once a packet follows
-	}
-	if l.weights == nil {
-		l.weights, l.since = histogram.New(lengthPrecision), now
-	}
-	if now > l.since {
-		l.weights.Record(l.bytes, uint64(now-l.since))
-	}
-	l.since, l.bytes = now, bytes
-}
-
-// percentile returns the length that the queue had at most in a share of the time.
-func (l *lengths) percentile(share float64) uint64 {
-	if l.weights == nil || l.weights.Count() == 0 {
-		return 0
-	}
-	rank := max(1, uint64(share*float64(l.weights.Count())))
-	return uint64(l.weights.Highest(l.weights.Ranked(rank)))
 }
 
 // addBuffers gives nodes their buffers, and wires their ports. The error names the node whose settings make
