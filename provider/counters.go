@@ -4,6 +4,7 @@ import (
 	"maps"
 
 	"github.com/ndklab/ndklab/internal/provider/sharing"
+	"github.com/ndklab/ndklab/internal/provider/transport"
 )
 
 // Counters are NDIS_NDK_PERFORMANCE_COUNTERS without the reserved ones (ndkpi.md
@@ -76,6 +77,13 @@ func (m *Miniport) Counters() (sum Counters) {
 	}
 	return sum
 }
+
+// A SendRate is how fast the congestion control of a queue pair lets it send now.
+type SendRate = transport.SendRate
+
+// SendRates returns the rates of those queue pairs of this process that are connected and whose congestion control bounds
+// them, in the order of their numbers; nil if the adapter has no congestion control but the window.
+func (m *Miniport) SendRates() []SendRate { return m.transport.SendRates() }
 
 // TransportCounters reads what the transport below counted, by name: sums over
 // all queue pairs of this process since the device was started, and the carrier's

@@ -13,6 +13,14 @@ type recorder struct {
 	*series.Recorder
 	network *network
 	queues  []recordedQueue
+	pairs   map[pairKey]*series.Pair // that have had a rate; those that are gone, too
+}
+
+// A pairKey tells queue pairs apart. One that a node has after it was started again, with the number and the peer of one
+// before, goes on where that ended.
+type pairKey struct {
+	node, peer string
+	number     uint32
 }
 
 // A recordedQueue is a class at a port of a buffer.
@@ -22,9 +30,9 @@ type recordedQueue struct {
 	port, class int
 }
 
-// record begins to take down the queues of all buffers, as often as a period says.
+// record begins to take down the queues of all buffers and the rates of all adapters, as often as a period says.
 func (n *network) record(period time.Duration) {
-	r := &recorder{Recorder: series.New(period), network: n}
+	r := &recorder{Recorder: series.New(period), network: n, pairs: map[pairKey]*series.Pair{}}
 	for _, at := range n.nodes {
 		for i := range at.spec.Interfaces {
 			for class := range mmu.Classes {
@@ -47,8 +55,29 @@ func (r *recorder) take() {
 		q := &r.queues[i]
 		q.Set(uint64(q.buffer.model.Queued(q.port, q.class)), q.buffer.model.Counters(now, q.port, q.class).RxPauseTime)
 	}
+	for _, at := range r.network.nodes {
+		if at.life != nil {
+			r.takeRates(at)
+		}
+	}
 	r.Next()
 	r.network.clock.AfterFunc(r.Due()-now, r.take)
+}
+
+// takeRates takes down how fast the queue pairs of a host may send.
+func (r *recorder) takeRates(at *node) {
+	for _, rate := range at.life.device.SendRates() {
+		key := pairKey{at.spec.Name, rate.Remote.String(), rate.QPN} // a program may name an address that no node has
+		if peer := r.network.places[rate.Remote].node; peer != nil {
+			key.peer = peer.spec.Name
+		}
+		p := r.pairs[key]
+		if p == nil {
+			p = r.Pair(key.node, key.peer, key.number)
+			r.pairs[key] = p
+		}
+		p.Set(uint64(rate.Rate), uint64(rate.Target))
+	}
 }
 
 // series returns what was taken down; nil if nothing was to be.

@@ -46,6 +46,12 @@ type Ack struct {
 	InFlight int64         // sent, and neither acknowledged nor given up for lost
 }
 
+// An Observable is a Control that has a target. Observe returns its rate and the rate that it recovers to, in bits per
+// second on the wire, and changes nothing: what is sent does not depend on who looks.
+type Observable interface {
+	Observe(now time.Duration) (rate, target float64)
+}
+
 // An Algorithm names a Control.
 type Algorithm uint8
 

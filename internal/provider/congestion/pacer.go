@@ -64,6 +64,14 @@ func (p *Pacer) Deadline(now time.Duration) time.Duration {
 	return next
 }
 
+// Observe returns the rate of the Control and its target, as Observable does; target 0: it has none.
+func (p *Pacer) Observe(now time.Duration) (rate, target float64) {
+	if c, ok := p.Control.(Observable); ok {
+		return c.Observe(now)
+	}
+	return p.Control.Rate(now), 0
+}
+
 // Sent takes note of a packet that is sent now.
 func (p *Pacer) Sent(now time.Duration, bytes int) {
 	bytes += p.overhead

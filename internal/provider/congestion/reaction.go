@@ -123,6 +123,14 @@ func (r *reactionPoint) Rate(now time.Duration) float64 {
 	return r.rate
 }
 
+// Observe implements Observable. It advances a copy: increases that are carried out one by one, and not many at once, may
+// differ in their last bits.
+func (r *reactionPoint) Observe(now time.Duration) (rate, target float64) {
+	then := *r
+	then.advance(now)
+	return then.rate, then.target
+}
+
 // Deadline implements Control. In fast recovery it may name an increase that changes nothing, if
 // the rate could not be cut below its target.
 func (r *reactionPoint) Deadline() (time.Duration, bool) {

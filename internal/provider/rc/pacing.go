@@ -45,6 +45,17 @@ func (q *QP) Notified(now time.Duration) bool {
 	return true
 }
 
+// SendRate returns the rate at which the queue pair may send and the one that it recovers to, in bits per second; target 0:
+// there is none. It returns false if nothing bounds its rate, or it is not connected.
+func (q *QP) SendRate(now time.Duration) (rate, target float64, ok bool) {
+	p := q.connection.Pacer
+	if p == nil || q.state != Ready {
+		return 0, 0, false
+	}
+	rate, target = p.Observe(now)
+	return rate, target, rate > 0
+}
+
 // noteLost tells the Pacer that the peer has said that a packet is missing, or has not acknowledged one in time.
 func (q *QP) noteLost(now time.Duration) {
 	if p := q.connection.Pacer; p != nil {
