@@ -117,6 +117,9 @@ func (b *buffer) take(f *frame, in, out int) {
 	class := b.classes.Class(f.trafficClass())
 	bytes := impair.WireBytes(ethernetLen + f.size())
 	if b.model.Arrive(now, in, out, class, bytes, f.mayBeMarked(), f) != mmu.Admitted {
+		if life := b.node.life; b.index < 0 && out == b.adapter() && life != nil {
+			life.port.overflowed++ // reports have no port behind the interfaces
+		}
 		b.network.frames.put(f)
 	} else {
 		b.observe(now, out, class)

@@ -1,0 +1,177 @@
+package simulate
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ndklab/ndklab/internal/fabric/report"
+)
+
+// Percentiles of a queue's length are weighted by the time that it had it. How long it is empty counts as far as packets
+// follow.
+func TestLengths(t *testing.T) {
+	var l lengths
+	if got := l.percentile(0.5); got != 0 {
+		t.Errorf("of a queue in which nothing was: %d", got)
+	}
+	us := time.Microsecond
+	for _, step := range []struct {
+		at    time.Duration
+		bytes int64
+	}{
+		{5 * us, 0}, // before the first packet
+		{10 * us, 20}, {60 * us, 10}, {90 * us, 0}, {100 * us, 30}, {109 * us, 30}, {110 * us, 0}, {200 * us, 0},
+	} {
+		l.observe(step.at, step.bytes)
+	}
+	// Of the 100 us from 10 to 110: 10 at 0 bytes, 30 at 10, 50 at 20, 10 at 30. What is after 110 counts as empty only if a packet follows.
+	for share, want := range map[float64]uint64{0.05: 0, 0.1: 0, 0.101: 10, 0.4: 10, 0.401: 20, 0.9: 20, 0.901: 30, 1: 30} {
+		if got := l.percentile(share); got != want {
+			t.Errorf("percentile %v: %d bytes, want %d", 100*share, got, want)
+		}
+	}
+	l.observe(300*us, 10)
+	if got := l.percentile(0.5); got != 0 {
+		t.Errorf("after 190 us in which it was empty: %d", got)
+	}
+}
+
+// seriesOf is the column of a queue.
+func seriesOf(s *report.Series, endpoint string, class int) report.QueueSeries {
+	for _, q := range s.Queues {
+		if q.Endpoint == endpoint && q.Class == class {
+			return q
+		}
+	}
+	return report.QueueSeries{}
+}
+
+// Of two hosts that each send a burst at once, to one, the switch's queue grows at one line's rate while the bursts arrive, and
+// then shrinks at it.
+func TestSeriesOfQueue(t *testing.T) {
+	const period, n, bytes = 10 * time.Microsecond, 200, 1106
+	l := up(t, "series: 10us\n"+buffered("switch", "hpcc", "pfc: [3]", ""))
+	for _, name := range []string{"a", "b", "c"} {
+		l.network.byName[name].life.port.receiver = nothing{}
+	}
+	l.send(t, "a", "b", n, data26)
+	l.send(t, "c", "b", n, data26)
+	l.clock.Run(time.Millisecond)
+	s := l.network.series()
+	if s == nil || s.Points != 99 && s.Points != 100 || s.PeriodUS != 10 {
+		t.Fatalf("series: %+v", s)
+	}
+	q := seriesOf(s, "s:b", 3)
+	const packet = bytes * 8 / 10e9 * 1e6 // us
+	longest := uint64(0)
+	for i, got := range q.Bytes {
+		at := float64(i+1)*10 - 1 // since packets left that arrive now
+		want := min(at/packet, n)*bytes - max(0, at-n*packet)/packet*bytes
+		longest = max(longest, got)
+		if off := float64(got) - max(0, want); off > 2*bytes || off < -2*bytes {
+			t.Errorf("at %d us %d bytes wait, want about %.0f", 10*(i+1), got, max(0, want))
+		}
+	}
+	peak := uint64(0)
+	for _, b := range l.network.buffers(l.clock.Now()) {
+		if b.Node == "s" {
+			peak = b.Peak
+		}
+	}
+	if inPeriod := uint64(period.Seconds() * 10e9 / 8); peak < longest || peak > longest+inPeriod || longest == 0 {
+		t.Errorf("the longest of the series is %d bytes, that of the report %d", longest, peak)
+	}
+}
+
+// Queue pairs send at the rate of their line until packets are marked, and then at less. One that has gone keeps its points. A
+// report is the same with and without a series, but for that.
+func TestSeriesOfRates(t *testing.T) {
+	file := buffered("switch", "hpcc", "pfc: [3], congestion: dcqcn", twoToOne+`
+  - {name: ca, from: c, to: a, operation: write, size: 64KiB, count: 4, start: 100ms}
+`)
+	r := run(t, parsed(t, "series: 100us\n"+file))
+	rates := map[string]report.RateSeries{}
+	for _, q := range r.Series.Rates {
+		rates[q.Node+q.Peer] = q
+		if len(q.BPS) != r.Series.Points {
+			t.Errorf("%s has %d of %d points", q.Node+q.Peer, len(q.BPS), r.Series.Points)
+		}
+	}
+	if len(r.Series.Rates) != 6 || len(rates) != 6 {
+		t.Fatalf("%d queue pairs: %v", len(r.Series.Rates), rates)
+	}
+	lowest := func(bps []uint64) uint64 { // of those that there are
+		low := uint64(1e18)
+		for _, n := range bps {
+			if n > 0 {
+				low = min(low, n)
+			}
+		}
+		return low
+	}
+	if marked := classAt(r, "s", "b", 3).Marked; marked == 0 {
+		t.Error("nothing is marked")
+	}
+	for _, name := range []string{"ab", "cb"} {
+		q := rates[name]
+		last := q.BPS[len(q.BPS)-1]
+		if low := lowest(q.BPS); low > 8e9 || last != 0 {
+			t.Errorf("%s: slowest %d bit/s, at last %d", name, low, last)
+		}
+		for i := range q.BPS {
+			if q.BPS[i] > q.Target[i] || q.Target[i] > 10e9 {
+				t.Errorf("%s: point %d: rate %d, target %d", name, i, q.BPS[i], q.Target[i])
+			}
+		}
+	}
+	for _, name := range []string{"ba", "bc", "ca", "ac"} {
+		if low := lowest(rates[name].BPS); low != 10e9 {
+			t.Errorf("%s: slowest %d bit/s, though nothing of it was marked", name, low)
+		}
+	}
+	if early := rates["ca"].BPS[:900]; lowest(early) != 1e18 {
+		t.Error("ca has a rate before it is connected")
+	}
+
+	without := run(t, parsed(t, file))
+	if without.Series != nil {
+		t.Error("a series that nobody has asked for")
+	}
+	r.Series = nil
+	if diff := cmp.Diff(lines(t, without), lines(t, r)); diff != "" {
+		t.Errorf("(-without series +with):\n%s", diff)
+	}
+}
+
+// A queue pair of a node that was started again has a series of its own, and the one before keeps its.
+func TestSeriesOfLives(t *testing.T) {
+	file := "series: 100us\n" + buffered("switch", "hpcc", "pfc: [3], congestion: dcqcn", `
+workloads:
+  - {name: ab, from: a, to: b, operation: write, size: 64KiB, depth: 4, duration: 60ms, reconnect: true}
+timeline:
+  - {at: 10ms, kill: a}
+  - {at: 20ms, start: a}
+`)
+	r := run(t, parsed(t, strings.Replace(file, "name: buffered", "name: lives", 1)))
+	numbers, points := map[uint32]bool{}, 0
+	for _, q := range r.Series.Rates {
+		if q.Node != "a" {
+			continue
+		}
+		numbers[q.QP] = true
+		for _, bps := range q.BPS {
+			if bps > 0 {
+				points++
+			}
+		}
+		if q.BPS[150] != 0 {
+			t.Error("a queue pair has a rate while its node is down")
+		}
+	}
+	if points < 90 {
+		t.Errorf("%d points of queue pairs %v: %+v", points, numbers, r.Workloads[0])
+	}
+}
