@@ -46,6 +46,8 @@ func TestTimeline(t *testing.T) {
 		{"at: 0s, kill: b", Event{Node: "b", NodeAction: KillNode}},
 		{"at: 0s, pause: b", Event{Node: "b", NodeAction: PauseNode}},
 		{"at: 0s, resume: b", Event{Node: "b", NodeAction: ResumeNode}},
+		{"at: 0s, storm: b, for: 5ms", Event{Node: "b", Storm: &Storm{Priority: 3, For: 5 * time.Millisecond}}},
+		{"at: 0s, storm: d1, priority: 0, for: 1s", Event{Node: "d1", Storm: &Storm{For: time.Second}}},
 		{"at: 0s, stop: w", Event{Workload: "w", Stop: true}},
 		{"at: 0s, start: m", Event{Workload: "m"}},
 		{"name: x, at: 0s, exec: ls | wc, node: d1", Event{Name: "x", Node: "d1", Command: []string{"sh", "-c", "ls | wc"}, Timeout: time.Minute}},
