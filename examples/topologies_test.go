@@ -130,28 +130,59 @@ func runProgram(t *testing.T, user account, example string) {
 	}
 }
 
-// TestSuite plays the suite in virtual time; what links of this machine make of it is for
+// TestSuites plays the suites in virtual time; what links of this machine make of them is for
 // the machine to say.
-func TestSuite(t *testing.T) {
-	folder, err := filepath.Abs("suite")
-	if err != nil {
-		t.Fatal(err)
+func TestSuites(t *testing.T) {
+	for suite, least := range map[string]int{"suite": 16, "congestion": 13} {
+		t.Run(suite, func(t *testing.T) {
+			folder, err := filepath.Abs(suite)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files, err := filepath.Glob(filepath.Join(folder, "*.ndklab.yaml"))
+			if err != nil || len(files) < least {
+				t.Fatalf("%d files, want %d at least, %v", len(files), least, err)
+			}
+			readme, err := os.ReadFile(filepath.Join(suite, "README.md"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, file := range files {
+				if name := filepath.Base(file); !strings.Contains(string(readme), "("+name+")") {
+					t.Errorf("%s/README.md does not tell of %s", suite, name)
+				}
+			}
+			cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "ndklab"), "run", folder, "--simulate", "--artifacts", t.TempDir())
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
 	}
-	files, err := filepath.Glob(filepath.Join(folder, "*.ndklab.yaml"))
-	if err != nil || len(files) < 12 {
-		t.Fatalf("%d files, %v", len(files), err)
-	}
-	readme, err := os.ReadFile("suite/README.md")
+}
+
+// TestCongestionInLab has a lab refuse each file with a shared buffer, which says what to do instead. The exit code is
+// that of a file that is wrong: nothing has been built.
+func TestCongestionInLab(t *testing.T) {
+	files, err := filepath.Glob("congestion/*.ndklab.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range files {
-		if name := filepath.Base(file); !strings.Contains(string(readme), "("+name+")") {
-			t.Errorf("suite/README.md does not tell of %s", name)
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "ndklab"), "run", folder, "--simulate", "--artifacts", t.TempDir())
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
+		if !strings.Contains(string(text), "buffer:") {
+			continue // a lab has all that it needs
+		}
+		out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "ndklab"), "run", file).CombinedOutput()
+		var status *exec.ExitError
+		if !errors.As(err, &status) || status.ExitCode() != 2 {
+			t.Errorf("%s: %v, want exit code 2\n%s", file, err, out)
+		}
+		refusal := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(file) + `:\d+:\d+: a node has a shared buffer, expected none in a lab: only a simulation \(--simulate\) .*$`)
+		if !refusal.Match(out) {
+			t.Errorf("%s: the refusal names no place or no remedy:\n%s", file, out)
+		}
 	}
 }
