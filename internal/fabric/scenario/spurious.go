@@ -18,7 +18,7 @@ const spuriousCounter = "spurious_retransmissions"
 const mostSpurious = 0.001
 
 // spurious describes packets that were sent again although they had arrived, if a run has
-// too many of them; "" if not, or if links or hosts lost anything, or checks of the file say
+// too many of them; "" if not, or if links, hosts or shared buffers lost anything, or checks of the file say
 // how many there may be.
 func spurious(topo *topology.Topology, r *report.Run) string {
 	for i := range r.Links {
@@ -27,6 +27,9 @@ func spurious(topo *topology.Topology, r *report.Run) string {
 				return ""
 			}
 		}
+	}
+	if drops, _ := inBuffer(r.Buffers, topology.BufferDrops); drops > 0 {
+		return ""
 	}
 	var sent, again uint64
 	for i := range r.Nodes {

@@ -33,6 +33,20 @@ func TestSpurious(t *testing.T) {
 	}
 }
 
+// What a shared buffer drops is lost, too.
+func TestSpuriousAfterDrops(t *testing.T) {
+	r := &report.Run{Nodes: []report.Node{{Transport: map[string]uint64{"packets_sent": 2000, "spurious_retransmissions": 9}}}}
+	class := report.BufferClass{Class: 3, Packets: 1}
+	r.Buffers = []report.Buffer{{Node: "s", Ports: []report.BufferPort{{Interface: "e0", Classes: []report.BufferClass{class}}}}}
+	if spurious(&topology.Topology{}, r) == "" {
+		t.Error("a buffer that dropped nothing is a reason to send again")
+	}
+	r.Buffers[0].Ports[0].Classes[0].Dropped = map[string]uint64{"queue": 1}
+	if text := spurious(&topology.Topology{}, r); text != "" {
+		t.Errorf("after a drop: %s", text)
+	}
+}
+
 // A play that is told so has virtual time, where one packet sent again is too much.
 func TestSpuriousInVirtualTime(t *testing.T) {
 	for _, virtual := range []bool{false, true} {
