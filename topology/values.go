@@ -243,3 +243,6 @@ func address(text string) (netip.Prefix, error) {
 
 // ParseMemory is a size of memory in bytes, as a host's.
 func ParseMemory(text string) (uint64, error) { return memory.parse(text) }
+
+// ParseBufferSize is a size in bytes of a packet buffer that ports share.
+func ParseBufferSize(text string) (uint64, error) { return bufferSize.parse(text) }

@@ -62,16 +62,30 @@ func shapeCommand(shape generate.Shape) *cobra.Command {
 		values[p.Name] = flags.Int(p.Name, p.Default, fmt.Sprintf("%s, %d to %d", p.Usage, p.Minimum, p.Maximum))
 	}
 	order := generate.Order{Values: make(map[string]int), Link: shape.Link}
-	flags.Var(&linkFlag{"rate", &order.Link}, "rate", "of the links, such as 10gbit; none for no limit")
+	rate := "of the links, such as 10gbit"
+	if shape.Fabric == nil { // a port with a shared buffer has one
+		rate += "; none for no limit"
+	}
+	flags.Var(&linkFlag{"rate", &order.Link}, "rate", rate)
 	flags.Var(&linkFlag{"delay", &order.Link}, "delay", "of the links, one way, such as 5ms")
 	flags.Var(&linkFlag{"loss", &order.Link}, "loss", "of the links, such as 0.1%")
+	if shape.Fabric != nil {
+		order.Fabric = *shape.Fabric
+		flags.Var((*sizeFlag)(&order.Fabric.Buffer), "buffer", "that the ports of a switch or router share, such as 1MiB")
+		flags.StringVar(&order.Fabric.Congestion, "congestion", order.Fabric.Congestion, "`CONTROL` of the adapters: "+strings.Join(generate.Congestions, " or "))
+		flags.BoolVar(&order.Fabric.PFC, "pfc", order.Fabric.PFC, "ports and adapters pause each other; --pfc=false: full queues drop")
+	}
 	flags.StringVar(&order.Name, "name", shape.Name, "`NAME` of the lab")
 	file := flags.StringP("write", "w", "", "write to this `FILE`, which must not exist yet")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		order.Command = "ndklab generate " + shape.Name
 		flags.Visit(func(f *pflag.Flag) {
 			if f.Name != "write" {
-				order.Command += " --" + f.Name + " " + f.Value.String()
+				separator := " "
+				if f.NoOptDefVal != "" { // a value that is optional is not a word of its own
+					separator = "="
+				}
+				order.Command += " --" + f.Name + separator + f.Value.String()
 			}
 		})
 		for name, v := range values {
@@ -153,3 +167,19 @@ func (l *linkFlag) String() string {
 	}
 	return "none"
 }
+
+// A sizeFlag is a number of bytes. It is a pflag.Value.
+type sizeFlag uint64
+
+// Set implements pflag.Value.
+func (s *sizeFlag) Set(text string) error {
+	size, err := topology.ParseBufferSize(text)
+	*s = sizeFlag(size)
+	return err
+}
+
+// Type implements pflag.Value: what --help calls the value.
+func (s *sizeFlag) Type() string { return "size" }
+
+// String implements pflag.Value.
+func (s *sizeFlag) String() string { return topology.FormatSize(uint64(*s)) }

@@ -4,7 +4,7 @@
 //
 // It makes text and nothing else; package topology reads it. Every file that it
 // writes is right, whatever the parameters within their ranges: that is tested.
-// Start reading at Shapes; each shape is a function in shapes.go or fabrics.go. Package
+// Start reading at Shapes; each shape is a function in shapes.go, fabrics.go or congestion.go. Package
 // shape decides which nodes and links a fabric has.
 package generate
 
@@ -23,7 +23,8 @@ type Shape struct {
 	Summary    string // half a line
 	Text       string // sentences for its help, lines of usual length
 	Parameters []Parameter
-	Link       Link // how its links fare unless asked otherwise
+	Link       Link    // how its links fare unless asked otherwise
+	Fabric     *Fabric // of a simulated shape: how it fares unless asked otherwise
 	write      func(*file)
 }
 
@@ -44,6 +45,7 @@ type Order struct {
 	Command string         // what the first comment says that wrote the file
 	Values  map[string]int // of all the shape's parameters, by name
 	Link    Link
+	Fabric  Fabric // of a simulated shape
 }
 
 // Generate is the file. The error is that of a parameter that is out of range.
@@ -53,6 +55,9 @@ func (s Shape) Generate(order Order) (string, error) {
 			return "", fmt.Errorf("%s: %w", p.Name, err)
 		}
 	}
+	if err := s.checkFabric(order); err != nil {
+		return "", err
+	}
 	f := &file{Order: order}
 	s.write(f)
 	return f.String(), nil
@@ -60,7 +65,7 @@ func (s Shape) Generate(order Order) (string, error) {
 
 // Shapes are all there are.
 func Shapes() []Shape {
-	return []Shape{pair, star, ring, mesh, leafSpine, fatTree, dumbbell, wan}
+	return []Shape{pair, star, ring, mesh, leafSpine, fatTree, dumbbell, wan, incast, victim, parkingLot, ringRouters}
 }
 
 // A file is a topology that is being written.

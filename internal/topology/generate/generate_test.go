@@ -20,6 +20,9 @@ func usual(s Shape) Order {
 	for _, p := range s.Parameters {
 		o.Values[p.Name] = p.Default
 	}
+	if s.Fabric != nil {
+		o.Fabric = *s.Fabric
+	}
 	return o
 }
 
@@ -78,6 +81,11 @@ func TestAnything(t *testing.T) {
 				o.Link.Rate = rapid.Uint64Range(0, 1e12).Draw(t, "rate")
 				o.Link.Delay = time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "delay"))
 				o.Link.Loss = float64(rapid.IntRange(0, 1e6).Draw(t, "loss")) / 1e6
+				if s.Fabric != nil { // a port has a rate, and the buffer room for what a pause is too late for
+					o.Link.Rate = rapid.Uint64Range(1e6, 400e9).Draw(t, "rate of a port")
+					o.Link.Delay %= 10 * time.Microsecond
+					o.Fabric = Fabric{rapid.Uint64Range(2<<30, 1<<40).Draw(t, "buffer"), rapid.SampledFrom(Congestions).Draw(t, "congestion"), rapid.Bool().Draw(t, "PFC")}
+				}
 				lab := parsed(t, s, o)
 				if lab.Name != "x-1" || !lab.HasSeed {
 					t.Errorf("name %q, seed %v", lab.Name, lab.HasSeed)
@@ -124,6 +132,10 @@ func TestShapes(t *testing.T) {
 		{"fat-tree", 16, 0, 20, 48, 48},
 		{"dumbbell", 8, 2, 0, 9, 1},
 		{"wan", 6, 3, 3, 12, 6},
+		{"incast", 17, 1, 0, 17, 1},
+		{"victim", 7, 2, 0, 8, 1},
+		{"parking-lot", 5, 2, 0, 6, 1},
+		{"ring-routers", 5, 0, 5, 10, 10},
 	}
 	if len(tests) != len(Shapes()) {
 		t.Errorf("%d shapes, of which %d are tested", len(Shapes()), len(tests))
@@ -155,7 +167,7 @@ func TestShapes(t *testing.T) {
 		if got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
-		if len(lab.Workloads) < 2 || len(lab.Checks) < 2 {
+		if len(lab.Workloads) < 1 || len(lab.Checks) < 2 {
 			t.Errorf("%s has %d workloads and %d checks", s.Name, len(lab.Workloads), len(lab.Checks))
 		}
 	}
@@ -181,6 +193,35 @@ func TestECMP(t *testing.T) {
 	}
 	if found != 2 {
 		t.Errorf("%d routes lead to %s, want one for each family", found, to)
+	}
+}
+
+// TestFabric holds simulated shapes to what was asked of them.
+func TestFabric(t *testing.T) {
+	for _, s := range Shapes() {
+		if s.Fabric == nil {
+			continue
+		}
+		o := usual(s)
+		o.Fabric = Fabric{Buffer: 5 << 20, Congestion: "dcqcn"}
+		lab := parsed(t, s, o)
+		for _, n := range lab.Nodes {
+			if n.Kind != topology.Host && (n.Buffer == nil || n.Buffer.Size == nil || *n.Buffer.Size != 5<<20) {
+				t.Errorf("%s: %s has the buffer %+v, want 5 MiB", s.Name, n.Name, n.Buffer)
+			}
+		}
+		if text, err := s.Generate(o); err != nil || strings.Contains(text, "pfc:") || !strings.Contains(text, "congestion: dcqcn,") || !strings.Contains(text, "lossless: []") {
+			t.Errorf("%s: %v: want DCQCN without pauses:\n%s", s.Name, err, text)
+		}
+		o.Fabric.Congestion = "timely"
+		if _, err := s.Generate(o); err == nil || err.Error() != `congestion: "timely" is unknown, expected none or dcqcn` {
+			t.Errorf("%s: error %v", s.Name, err)
+		}
+		o = usual(s)
+		o.Link.Rate = 0
+		if _, err := s.Generate(o); err == nil || err.Error() != "rate: none, expected a rate such as 40gbit: ports with a shared buffer have one" {
+			t.Errorf("%s: error %v", s.Name, err)
+		}
 	}
 }
 
