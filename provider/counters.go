@@ -78,7 +78,7 @@ func (m *Miniport) Counters() (sum Counters) {
 	return sum
 }
 
-// A SendRate is how fast the congestion control of a queue pair lets it send now.
+// A SendRate has the rate at which the congestion control of a queue pair lets it send now.
 type SendRate = transport.SendRate
 
 // SendRates returns the rates of those queue pairs of this process that are connected and whose congestion control bounds

@@ -33,7 +33,7 @@ func TestSpurious(t *testing.T) {
 	}
 }
 
-// What a shared buffer drops is lost, too.
+// Packets that a shared buffer drops are lost, too.
 func TestSpuriousAfterDrops(t *testing.T) {
 	r := &report.Run{Nodes: []report.Node{{Transport: map[string]uint64{"packets_sent": 2000, "spurious_retransmissions": 9}}}}
 	class := report.BufferClass{Class: 3, Packets: 1}

@@ -64,7 +64,7 @@ timeline:
 	if c := classAt(r, "s", "b", 4); c.RxPauses != 2 || c.RxPauseUS != 1000 || c.RxTransitions != 1 {
 		t.Errorf("priority 4: %d PFC frames, paused for %v us in %d pauses", c.RxPauses, c.RxPauseUS, c.RxTransitions)
 	}
-	// What is left of the storm when the workload begins, at 2 ms.
+	// The workload begins at 2 ms and the storm ends at 6 ms.
 	if w := r.Workloads[0]; w.Errors > 0 || w.Messages != 1 || w.Seconds < 0.0039 || w.Seconds > 0.0041 {
 		t.Errorf("%d messages, %d errors in %v s, want 1 in the 4 ms that the storm lasts", w.Messages, w.Errors, w.Seconds)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/report"
 )
 
-// Percentiles of a queue's length are weighted by the time that it had it. How long it is empty counts as far as packets
-// follow.
+// Percentiles of a queue's length are weighted by the time that it had it. Time in which it is empty counts if a
+// packet follows.
 func TestLengths(t *testing.T) {
 	var l lengths
 	if got := l.percentile(0.5); got != 0 {
@@ -27,7 +27,7 @@ func TestLengths(t *testing.T) {
 	} {
 		l.observe(step.at, step.bytes)
 	}
-	// Of the 100 us from 10 to 110: 10 at 0 bytes, 30 at 10, 50 at 20, 10 at 30. What is after 110 counts as empty only if a packet follows.
+	// Of the 100 us from 10 to 110: 10 at 0 bytes, 30 at 10, 50 at 20, 10 at 30. Time after 110 counts only if a packet follows.
 	for share, want := range map[float64]uint64{0.05: 0, 0.1: 0, 0.101: 10, 0.4: 10, 0.401: 20, 0.9: 20, 0.901: 30, 1: 30} {
 		if got := l.percentile(share); got != want {
 			t.Errorf("percentile %v: %d bytes, want %d", 100*share, got, want)

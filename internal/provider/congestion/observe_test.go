@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Who looks at a rate finds the one that would be sent at, and changes nothing, to the last bit.
+// A look at a rate finds the one that would be sent at, and changes nothing, to the last bit.
 func TestObserve(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		parameters := rapid.SampledFrom([]DCQCN{simple(), ConnectX(), Paper()}).Draw(t, "parameters")

@@ -90,7 +90,7 @@ func (c countingControl) Observe(now time.Duration) (rate, target float64) {
 	return c.Control.(congestion.Observable).Observe(now)
 }
 
-// A SendRate is how fast the congestion control of a queue pair lets it send now.
+// A SendRate has the rate at which the congestion control of a queue pair lets it send now.
 type SendRate struct {
 	Local, Remote netip.Addr
 	QPN           uint32

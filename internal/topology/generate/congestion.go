@@ -19,7 +19,7 @@ type Fabric struct {
 	PFC        bool   // ports and adapters pause each other, so that nothing is lost
 }
 
-// Congestions are what a Fabric's adapters may have.
+// Congestions names the controls that adapters of a Fabric may have.
 var Congestions = []string{"none", "dcqcn"}
 
 // usualFabric pauses and does nothing else about congestion.
