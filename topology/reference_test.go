@@ -163,6 +163,7 @@ func TestEveryWordIsDocumented(t *testing.T) {
 	}
 	words := slices.Concat(metricKeys(workloadMetrics()), metricKeys(linkMetrics()), Counters(), texts(operations), texts(patterns), texts(measures), texts(chaosKinds), texts(states), eventActions, checkSubjects)
 	for _, word := range words {
+		word = regexp.MustCompile("_prio[0-7]_").ReplaceAllString(word, "_prio3_") // which stands for all
 		if !regexp.MustCompile("(`|[ {]state: )" + word + "[`:,}]").Match(reference) {
 			t.Errorf("the word %s is not in docs/topology.md", word)
 		}

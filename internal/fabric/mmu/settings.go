@@ -1,6 +1,7 @@
 package mmu
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -135,15 +136,16 @@ func ClassesOf(n *topology.Node) (table DSCPTable) {
 
 // AdapterSettings returns the settings of a host's adapter, as a switch whose ports are the host's
 // interfaces and, behind them, the adapter's own. The queues of what it sends are as long as they must be: queue
-// pairs send as fast as the line lets them. receiveBuffer bounds, in bytes, what has arrived and is not taken yet.
-func AdapterSettings(t *topology.Topology, n *topology.Node, receiveBuffer int64) (Config, error) {
+// pairs send as fast as the line lets them. receiveBuffer bounds, in bytes, what has arrived and is not taken yet. plainRate
+// is that of links that have none, in bits per second.
+func AdapterSettings(t *topology.Topology, n *topology.Node, receiveBuffer int64, plainRate uint64) (Config, error) {
 	if len(n.Interfaces) == 0 {
 		return Config{}, fmt.Errorf("mmu: node %s has no interfaces", n.Name)
 	}
 	c := Config{Name: n.Name, Seed: t.Seed, Size: maxSize / 2, Ports: make([]Port, len(n.Interfaces)+1)}
 	for i := range n.Interfaces {
 		l := lineOf(t, &n.Interfaces[i])
-		c.Ports[i].Rate, c.Ports[i].MaxFrame = l.Rate, l.MaxFrame
+		c.Ports[i].Rate, c.Ports[i].MaxFrame = cmp.Or(l.Rate, plainRate), l.MaxFrame
 	}
 	host := &c.Ports[len(n.Interfaces)]
 	host.Rate, host.MaxFrame = maxSize, maxBytes

@@ -160,7 +160,7 @@ topology:
 	}
 	const receiveBuffer = 1 << 20
 	for _, name := range []string{"a", "b"} {
-		c, err := AdapterSettings(topo, topo.FindNode(name), receiveBuffer)
+		c, err := AdapterSettings(topo, topo.FindNode(name), receiveBuffer, 10e9)
 		if err != nil || len(c.Ports) != 2 {
 			t.Fatalf("%s: %+v, %v", name, c, err)
 		}

@@ -64,10 +64,11 @@ func (n *network) addBuffers() error {
 	}
 	for _, at := range n.nodes {
 		beside := n.bufferBeside(at)
-		if at.spec.Kind != topology.Host || beside == nil && at.spec.Adapter.PFC == nil || len(at.spec.Interfaces) == 0 {
+		set := &at.spec.Adapter
+		if at.spec.Kind != topology.Host || len(at.spec.Interfaces) == 0 || beside == nil && set.PFC == nil && set.ReceiveRate == nil {
 			continue
 		}
-		settings, err := mmu.AdapterSettings(n.topo, at.spec, int64(adapter.Config(&at.spec.Adapter).ReceiveBuffer))
+		settings, err := mmu.AdapterSettings(n.topo, at.spec, int64(adapter.Config(&at.spec.Adapter).ReceiveBuffer), plainRate)
 		if err == nil {
 			err = n.addBuffer(at, settings, mmu.ClassesOf(beside))
 		}

@@ -201,6 +201,16 @@ workloads: [{name: ab, from: a, to: b, operation: write, size: 1MiB, depth: 8, c
 	}
 }
 
+// It needs no buffer beside the host, no pfc, and no rate of its link.
+func TestReceiveRateAlone(t *testing.T) {
+	file := strings.Replace(pair("mtu: 4200"), "b: {}", "b: {adapter: {receive_rate: 1gbit}}", 1) +
+		"workloads: [{name: ab, from: a, to: b, operation: write, size: 64KiB, depth: 4, count: 200}]\n"
+	w := run(t, parsed(t, file)).Workloads[0]
+	if most := 4096 / 4178.0; w.Errors > 0 || w.Gbps > most || w.Gbps < 0.97*most {
+		t.Errorf("%d errors, %.4f Gb/s, want %.4f or a little less", w.Errors, w.Gbps, most)
+	}
+}
+
 // A setting that makes no sense is told with the node whose it is.
 func TestBadBuffer(t *testing.T) {
 	_, err := newLab(parsed(t, buffered("switch", "{size: 100KiB, reserve: 64KiB}", "", "")), Options{})

@@ -6,6 +6,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/mmu"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/histogram"
+	"github.com/ndklab/ndklab/topology"
 )
 
 // This file is about the figures of buffers.
@@ -51,6 +52,20 @@ func (n *network) buffers(now time.Duration) (all []report.Buffer) {
 		}
 	}
 	return all
+}
+
+// countPauses adds a class's counters of all interfaces.
+func (b *buffer) countPauses(to map[string]uint64, class uint32) {
+	now := b.network.clock.Now()
+	for i := range b.node.spec.Interfaces {
+		c := b.model.Counters(now, i, int(class))
+		to[topology.RxPause.Of(class)] += c.RxPause
+		to[topology.RxPauseDuration.Of(class)] += uint64(c.RxPauseTime / time.Microsecond)
+		to[topology.RxPauseTransition.Of(class)] += c.RxTransitions
+		to[topology.TxPause.Of(class)] += c.TxPause
+		to[topology.TxPauseDuration.Of(class)] += uint64(c.TxPauseTime / time.Microsecond)
+		to[topology.RxDiscards.Of(class)] += c.Drops[mmu.NoHeadroom]
+	}
 }
 
 func (b *buffer) report(now time.Duration) report.Buffer {

@@ -237,13 +237,19 @@ func (p *port) Reach(_, remote netip.Addr) provider.Status {
 // ReceiveBuffer implements provider.Carrier.
 func (p *port) ReceiveBuffer() int { return p.buffer }
 
-// Counters implements provider.Carrier. The names are those of package udp.
+// Counters implements provider.Carrier. The names are those of package udp, and those of the priorities of an adapter's pfc.
 func (p *port) Counters() map[string]uint64 {
-	return map[string]uint64{
+	counters := map[string]uint64{
 		"packets_sent": p.sent, "super_packets_sent": 0, "send_dropped": p.dropped, "send_too_big": p.tooBig, "segmentation_refused": 0,
 		"packets_received": p.received, "super_packets_received": 0, "receive_overflow": p.overflowed,
 		"icrc_errors": p.wrong, "malformed": p.malformed,
 	}
+	if pfc := p.node.spec.Adapter.PFC; pfc != nil && p.node.buffer != nil {
+		for _, class := range *pfc {
+			p.node.buffer.countPauses(counters, class)
+		}
+	}
+	return counters
 }
 
 // Close implements provider.Carrier.

@@ -95,7 +95,7 @@ func TestPacketsAllocateNothing(t *testing.T) {
 
 // A simulated node has the counters of one in a lab, by their names.
 func TestCounterNames(t *testing.T) {
-	file := strings.Replace(pair("mtu: 4200"), "a: {}", "a: {adapter: {congestion: dcqcn, dcqcn: {slow_restart: true}}}", 1) // some are of congestion control
+	file := strings.Replace(pair("mtu: 4200"), "a: {}", "a: {adapter: {congestion: dcqcn, dcqcn: {slow_restart: true}, pfc: [0, 1, 2, 3, 4, 5, 6, 7]}}", 1) // some are of congestion control and of PFC
 	device := up(t, file).device("a")
 	got := slices.Concat(slices.Collect(maps.Keys(device.Counters().Map())), slices.Collect(maps.Keys(device.TransportCounters())))
 	want := topology.Counters()
