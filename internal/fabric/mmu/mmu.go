@@ -376,6 +376,16 @@ func (s *Switch[P]) Wake() (port int, ok bool) {
 	return s.woken.pop(), true
 }
 
+// Change changes the rate of a port in bits per second, by which pauses last, and the marks of what leaves there. A pause
+// that has begun lasts as before.
+func (s *Switch[P]) Change(out int, rate uint64, marks [Classes]WRED) {
+	p := s.ports[out].config
+	p.Rate = rate
+	for class, mark := range marks {
+		p.Classes[class].Mark = mark
+	}
+}
+
 // Pauses reports whether the neighbour at a port has paused a class.
 func (s *Switch[P]) Pauses(out, class int) bool { return s.ports[out].paused>>class&1 != 0 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/ndklab/ndklab/internal/fabric/impair"
 	"github.com/ndklab/ndklab/topology"
@@ -38,16 +39,14 @@ func Settings(t *topology.Topology, n *topology.Node) (Config, error) {
 	}
 	for i := range c.Ports {
 		face := &n.Interfaces[i]
-		link := &t.Links[face.Link]
+		marks := marksOf(&c.Ports[i], t.Links[face.Link].Directions[face.End].ECN)
 		for k := range c.Ports[i].Classes {
 			class := &c.Ports[i].Classes[k]
 			if class.Headroom > 0 && n.Buffer.Preset != topology.BufferTrident2 {
 				class.Headroom = NeededHeadroom(t, face)
 			}
 			class.set(n.Buffer)
-			if e := link.Directions[face.End].ECN; e.Max > 0 {
-				class.Mark = markOf(e)
-			}
+			class.Mark = marks[k]
 			if s, ok := p.Schedule[uint32(k)]; ok {
 				class.Weight = weightOf(s)
 			} else if class.Weight > 0 {
@@ -104,12 +103,29 @@ func (c *Class) set(b *topology.Buffer) {
 	}
 }
 
-func markOf(e topology.ECN) WRED {
-	w := WRED{Min: int64(e.Min), Max: int64(e.Max), Probability: e.Probability}
-	if w.Probability == 0 {
-		w.Probability = 1
+// marksOf returns the marks of all classes at a port: those that are set for it, else the preset's, which the port has.
+func marksOf(p *Port, set topology.ECN) (marks [Classes]WRED) {
+	for k := range marks {
+		if marks[k] = p.Classes[k].Mark; set.Max > 0 {
+			marks[k] = WRED{Min: int64(set.Min), Max: int64(set.Max), Probability: cmp.Or(set.Probability, 1)}
+		}
 	}
-	return w
+	return marks
+}
+
+// Marks returns the marks of all classes at a port of a node with a buffer, where those of the port are set to be
+// others than in the topology. Max 0 is that none are set.
+func Marks(t *topology.Topology, n *topology.Node, port int, set topology.ECN) [Classes]WRED {
+	without := *t
+	without.Links = slices.Clone(t.Links)
+	face := &n.Interfaces[port]
+	without.Links[face.Link].Directions[face.End].ECN = set
+	c, _ := Settings(&without, n) // the topology's are right, and marks do not make them wrong
+	var marks [Classes]WRED
+	for k := range marks {
+		marks[k] = c.Ports[port].Classes[k].Mark
+	}
+	return marks
 }
 
 // percent is the unit of weights: the hundredth part of a per cent of what strict classes leave.

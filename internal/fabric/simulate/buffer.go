@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -109,6 +110,15 @@ func (n *network) addBuffer(at *node, settings mmu.Config, classes mmu.DSCPTable
 	}
 	at.buffer = b
 	return nil
+}
+
+// change has a port mark by, and pauses last by, what the wire there is set to now.
+func (b *buffer) change(out int, to *topology.Impairment) {
+	var marks [mmu.Classes]mmu.WRED // an adapter marks nothing
+	if b.index >= 0 {
+		marks = mmu.Marks(b.network.topo, b.node.spec, out, to.ECN)
+	}
+	b.model.Change(out, cmp.Or(to.Rate, plainRate), marks)
 }
 
 // take queues a frame that came in by one port and leaves by another. That of a host came in behind all

@@ -201,6 +201,19 @@ workloads: [{name: ab, from: a, to: b, operation: write, size: 1MiB, depth: 8, c
 	}
 }
 
+// A port marks by what the timeline sets, and by the preset once nothing is set.
+func TestMarksChange(t *testing.T) {
+	far := "{min: 1MiB, max: 2MiB}"
+	for set, want := range map[string]bool{far: false, "{min: 10KiB, max: 20KiB}": true} {
+		text := strings.Replace(incast(4, "congestion: dcqcn, pfc: [3]", "ecn: "+far, "operation: write, size: 1MiB, depth: 8, count: 8"),
+			"{kind: switch, port: {queue: 512KiB,", "{kind: switch, buffer: {size: 2MiB, xoff: 200KiB}, port: {", 1) +
+			"timeline: [{at: 1ms, link: \"s:r\", from: s, set: {ecn: " + set + "}}]\n"
+		if marked := classAt(run(t, parsed(t, text)), "s", "r", 3).Marked > 0; marked != want {
+			t.Errorf("%s: marked %v, want %v", set, marked, want)
+		}
+	}
+}
+
 // It needs no buffer beside the host, no pfc, and no rate of its link.
 func TestReceiveRateAlone(t *testing.T) {
 	file := strings.Replace(pair("mtu: 4200"), "b: {}", "b: {adapter: {receive_rate: 1gbit}}", 1) +

@@ -152,6 +152,9 @@ func (w *wire) freeAt() time.Duration {
 func (w *wire) set(to topology.Impairment) {
 	w.model.Set(to, w.network.clock.Now())
 	w.plain = to.Rate == 0
+	if w.from != nil {
+		w.from.change(w.out, &to)
+	}
 }
 
 // cut loses what is on the wire.
