@@ -189,6 +189,17 @@ func (v *verdict) each(r *result, label string, points float64) {
 	}
 }
 
+// paused judges a fabric that PFC alone controls: shares, peaks of ports, by the reference's names for them, each here towards
+// the second node of two, and that nothing is lost.
+func (v *verdict) paused(f *fabric, label string, ports map[string][2]int) {
+	r := f.run(v.T)
+	v.each(&r, label, 2)
+	for port, at := range ports {
+		v.within("peak of "+f.endpoint(at[0], at[1]), r.queue(at[0], at[1]).Queue.Peak, ns3.FabricOf(label).QueuePeakKB[port], 0.05)
+	}
+	v.none("drops", r.drops())
+}
+
 var table = []row{
 	{number: 2, name: "16:1, 10G, PFC alone", try: func(v *verdict) {
 		for _, mib := range []int{1, 12} {
@@ -200,12 +211,7 @@ var table = []row{
 		}
 	}},
 	{number: 3, name: "victim, PFC alone", try: func(v *verdict) {
-		r := victim("victim-none").run(v.T)
-		v.each(&r, "victim-none", 2)
-		peaks := ns3.FabricOf("victim-none").QueuePeakKB
-		v.within("peak of the trunk", r.queue(0, 1).Queue.Peak, peaks["0:6"], 0.05)
-		v.within("peak before the receiver", r.queue(1, 7).Queue.Peak, peaks["1:1"], 0.05)
-		v.none("drops", r.drops())
+		v.paused(victim("victim-none"), "victim-none", map[string][2]int{"0:6": {0, 1}, "1:1": {1, 7}})
 	}},
 	{number: 4, name: "victim, DCQCN", try: func(v *verdict) {
 		for _, label := range []string{"victim-dcqcn", "victim-dcqcn_paper"} {
@@ -217,12 +223,7 @@ var table = []row{
 		}
 	}},
 	{number: 5, name: "parking lot, PFC alone", try: func(v *verdict) {
-		r := parkingLot("parking-none").run(v.T)
-		v.each(&r, "parking-none", 2)
-		peaks := ns3.FabricOf("parking-none").QueuePeakKB
-		v.within("peak of the trunk", r.queue(0, 1).Queue.Peak, peaks["0:4"], 0.05)
-		v.within("peak before the receiver", r.queue(1, 6).Queue.Peak, peaks["1:2"], 0.05)
-		v.none("drops", r.drops())
+		v.paused(parkingLot("parking-none"), "parking-none", map[string][2]int{"0:4": {0, 1}, "1:2": {1, 6}})
 	}},
 	{number: 6, name: "parking lot, DCQCN", try: func(v *verdict) {
 		for _, label := range []string{"parking-dcqcn", "parking-dcqcn_paper"} {
