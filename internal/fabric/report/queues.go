@@ -28,14 +28,6 @@ func Queues(buffers []Buffer) []Queue {
 	return all
 }
 
-// Drops returns how many packets of the queue were dropped, for whatever reason.
-func (c *BufferClass) Drops() (sum uint64) {
-	for _, n := range c.Dropped {
-		sum += n
-	}
-	return sum
-}
-
 // ByTrouble orders queues: those that dropped most, then the longest ones.
 func ByTrouble(a, b Queue) int {
 	return cmp.Or(cmp.Compare(b.Drops(), a.Drops()), cmp.Compare(b.Queue.P99, a.Queue.P99),

@@ -19,12 +19,12 @@ func BenchmarkBulk(b *testing.B) {
 			l := up(b, pair(c.settings))
 			w := l.begin(b, "a", "b", workload.Spec{Operation: topology.Write, Size: 64 << 10, Depth: 16, Duration: time.Hour, Verify: c.verify})
 			l.clock.Run(10 * time.Millisecond)
-			before := l.network.links[0].wires[0].gauge.Counts.Packets
+			before := l.network.links[0].wires[0].Statistics().Packets
 			b.ReportAllocs()
 			for b.Loop() {
 				l.clock.Run(100 * time.Millisecond)
 			}
-			packets := l.network.links[0].wires[0].gauge.Counts.Packets - before
+			packets := l.network.links[0].wires[0].Statistics().Packets - before
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(packets), "ns/packet")
 			b.ReportMetric(float64(b.N)*0.1/b.Elapsed().Seconds(), "s/s")
 			b.ReportMetric(float64(packets)/float64(b.N)*4096*8/0.1/1e9, "gbps")

@@ -12,6 +12,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/mmu"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/provider/roce"
+	"github.com/ndklab/ndklab/topology"
 )
 
 // This file tests what a shared buffer, and the pauses that it asks for, do to packets.
@@ -52,13 +53,23 @@ func (l *lab) send(t *testing.T, from, to string, n int, class uint8) {
 	}
 }
 
-// askToPause has a host's neighbour ask it to pause, and returns when the host hears of it.
+// askToPause has a host's neighbour ask it to pause, waits until the host hears of it, and returns when that is.
 func (l *lab) askToPause(link int, quanta uint16) time.Duration {
 	f := mmu.PFC{Enabled: 1 << 3}
 	f.Quanta[3] = quanta
 	w := l.network.links[link].wires[1]
-	w.enter(l.network.frames.pause(&f))
-	return w.transit.at(w.transit.used - 1).departs
+	host := l.network.links[link].nodes[0].buffer()
+	heard := func() uint64 {
+		counted := map[string]uint64{}
+		host.CountPauses(counted, 3)
+		return counted[topology.RxPause.Of(3)]
+	}
+	before := heard()
+	w.Enter(l.network.frames.pause(&f))
+	for heard() == before {
+		l.clock.Step()
+	}
+	return l.clock.Now()
 }
 
 // A host that is asked to pause holds back packets of that class for the quanta at its link's rate, to the nanosecond, and
@@ -85,7 +96,6 @@ func TestPauseOfHost(t *testing.T) {
 		l := up(t, buffered("switch", "hpcc", c.adapter, ""))
 		got := arrivalsAt(l, "b")
 		heard := l.askToPause(0, quanta)
-		l.clock.Run(heard)
 		l.send(t, "a", "b", 1, c.class)
 		if c.ends > 0 {
 			l.clock.Run(c.ends - l.clock.Now()) // the first frame began at 0
@@ -95,8 +105,9 @@ func TestPauseOfHost(t *testing.T) {
 		if want := heard + c.waits + ofOne; len(got.times) != 1 || (got.times[0]-want).Abs() > 2 {
 			t.Errorf("%s: arrives at %v, want %v", c.name, got.times, want)
 		}
-		n := l.network.byName["a"].buffer
-		if counted := n.model.Counters(l.clock.Now(), 0, 3).RxPause; counted == 0 {
+		counted := map[string]uint64{}
+		l.network.plane.Buffer("a").CountPauses(counted, 3)
+		if counted[topology.RxPause.Of(3)] == 0 {
 			t.Errorf("%s: no PFC frame is counted", c.name)
 		}
 	}
@@ -273,16 +284,6 @@ timeline: [{at: 2ms, storm: c, for: 3ms}]
 	}
 }
 
-// queued returns how many bytes wait in a buffer.
-func (b *buffer) queued() (n int64) {
-	for out := range b.ports {
-		for class := range mmu.Classes {
-			n += b.model.Queued(out, class)
-		}
-	}
-	return n
-}
-
 // idle counts frames that are not in use.
 func (l *lab) idle() (n int) {
 	for f := l.network.frames.idle; f != nil; f = f.next {
@@ -302,7 +303,7 @@ func TestFramesComeBack(t *testing.T) {
 		}
 		l.send(t, "a", "b", n, data26)
 		l.clock.Run(20 * time.Microsecond) // then a has sent half of them
-		begun := l.network.links[0].wires[0].gauge.Counts.Packets
+		begun := l.network.links[0].wires[0].Statistics().Packets
 		if begun < n/4 || begun > n/2 {
 			t.Fatalf("%d of %d packets have left", begun, n)
 		}
@@ -325,7 +326,7 @@ func TestFramesComeBack(t *testing.T) {
 			t.Errorf("%s: %d of %d frames have come back", event, got, n)
 		}
 		for name, node := range l.network.byName {
-			if held := node.buffer.queued(); held != 0 {
+			if held := node.buffer().Queued(); held != 0 {
 				t.Errorf("%s: %s holds %d bytes", event, name, held)
 			}
 		}

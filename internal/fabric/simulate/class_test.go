@@ -67,7 +67,7 @@ func TestMarks(t *testing.T) {
 	if diff := cmp.Diff(want, got.classes); diff != "" || slices.Index(want, 26<<2|roce.CE) < 15 || marked < 40 || marked > 85 {
 		t.Errorf("%d of %d marked, classes (-want +got):\n%s", marked, n, diff)
 	}
-	if counted := l.network.links[0].wires[0].gauge.Counts.Marked; counted != marked {
+	if counted := l.network.links[0].wires[0].Statistics().Marked; counted != marked {
 		t.Errorf("%d packets are counted as marked, %d are", counted, marked)
 	}
 
@@ -77,7 +77,7 @@ func TestMarks(t *testing.T) {
 		if !slices.Equal(a.classes, slices.Repeat([]uint8{class}, n)) || !slices.Equal(a.times, b.times) {
 			t.Errorf("class %#x arrives as %#x at %v, without ecn at %v", class, a.classes, a.times, b.times)
 		}
-		if diff := cmp.Diff(plain.network.links[0].wires[0].gauge.Counts, marks.network.links[0].wires[0].gauge.Counts); diff != "" {
+		if diff := cmp.Diff(plain.network.links[0].wires[0].Statistics(), marks.network.links[0].wires[0].Statistics()); diff != "" {
 			t.Errorf("class %#x: counts (-without ecn +with):\n%s", class, diff)
 		}
 	}

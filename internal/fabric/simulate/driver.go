@@ -95,7 +95,7 @@ func (l *lab) carryOut(a core.Action) error {
 	case core.Impair:
 		l.impair(a.Link, a.Asked)
 	case core.SetImpairment:
-		l.network.linkOf(a.Link).wires[a.Direction].set(a.To)
+		l.network.linkOf(a.Link).wires[a.Direction].Set(a.To)
 	case core.ReleaseLink:
 		l.impair(a.Link, [2]topology.Impairment{})
 	case core.Connect:
@@ -123,8 +123,8 @@ func (l *lab) setRoutes(name string, routes []topology.Route) {
 // impair has a link do something to packets.
 func (l *lab) impair(spec *topology.Link, to [2]topology.Impairment) {
 	for d, w := range l.network.linkOf(spec).wires {
-		if !w.model.Settings().Equal(to[d]) {
-			w.set(to[d])
+		if !w.Settings().Equal(to[d]) {
+			w.Set(to[d])
 		}
 	}
 }
@@ -133,8 +133,7 @@ func (l *lab) impair(spec *topology.Link, to [2]topology.Impairment) {
 func (l *lab) connect(spec *topology.Link, on bool) {
 	k := l.network.linkOf(spec)
 	l.switched = l.switched || k.on != on
-	if k.on = on; !on {
-		k.wires[0].cut()
-		k.wires[1].cut()
-	}
+	k.on = on
+	k.wires[0].Carry(on)
+	k.wires[1].Carry(on)
 }

@@ -3,8 +3,8 @@ package simulate
 import (
 	"math/bits"
 	"slices"
-	"time"
 
+	"github.com/ndklab/ndklab/internal/fabric/dataplane"
 	"github.com/ndklab/ndklab/internal/fabric/impair"
 	"github.com/ndklab/ndklab/internal/fabric/mmu"
 	"github.com/ndklab/ndklab/internal/provider/roce"
@@ -13,7 +13,7 @@ import (
 
 // Lengths of headers, bytes.
 const (
-	ethernetLen = 14
+	ethernetLen = dataplane.EthernetLen
 	ipv4Len     = 20
 	ipv6Len     = 40
 	udpLen      = 8
@@ -192,49 +192,4 @@ func (l *line) push(f *frame) {
 		l.last.next = f
 	}
 	l.last = f
-}
-
-// A transit is a frame on a wire.
-type transit struct {
-	frame   *frame
-	departs time.Duration // when it leaves the wire
-	queued  time.Duration // before the wire's rate
-	delay   time.Duration // on the wire behind that
-}
-
-// transits are frames in the order in which they leave, a ring.
-type transits struct {
-	ring       []transit // of a power of two
-	head, used int
-}
-
-func (q *transits) at(i int) *transit { return &q.ring[(q.head+i)&(len(q.ring)-1)] }
-
-func (q *transits) first() *transit { return q.at(0) }
-
-// push puts a frame behind all that leave before it or with it. Few ever leave before
-// others that came earlier.
-func (q *transits) push(t transit) {
-	if q.used == len(q.ring) {
-		ring := make([]transit, max(16, 2*len(q.ring)))
-		for i := range q.used {
-			ring[i] = *q.at(i)
-		}
-		q.ring, q.head = ring, 0
-	}
-	i := q.used
-	q.used++
-	for ; i > 0 && q.at(i-1).departs > t.departs; i-- {
-		*q.at(i) = *q.at(i - 1)
-	}
-	*q.at(i) = t
-}
-
-// pop takes the first off.
-func (q *transits) pop() transit {
-	t := *q.first()
-	q.first().frame = nil
-	q.head = (q.head + 1) & (len(q.ring) - 1)
-	q.used--
-	return t
 }

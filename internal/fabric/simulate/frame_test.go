@@ -2,40 +2,12 @@ package simulate
 
 import (
 	"math/bits"
-	"slices"
 	"testing"
-	"time"
-
-	"pgregory.net/rapid"
 
 	"github.com/ndklab/ndklab/internal/fabric/impair"
 	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/topology"
 )
-
-// Frames leave in the order of their times, those of one time as they came.
-func TestTransits(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var q transits
-		var want []transit
-		for range rapid.IntRange(1, 100).Draw(t, "steps") {
-			if len(want) > 0 && rapid.Bool().Draw(t, "pop") {
-				if got := q.pop(); got != want[0] {
-					t.Fatalf("%v left, want %v", got.departs, want[0].departs)
-				}
-				want = want[1:]
-				continue
-			}
-			next := transit{frame: new(frame), departs: time.Duration(rapid.IntRange(0, 20).Draw(t, "departs"))}
-			q.push(next)
-			want = append(want, next)
-			slices.SortStableFunc(want, func(a, b transit) int { return int(a.departs - b.departs) })
-		}
-		if q.used != len(want) {
-			t.Fatalf("%d are left, want %d", q.used, len(want))
-		}
-	})
-}
 
 // A copy of a frame has nothing in common with it that changes, and it may be another by
 // the time that the copy arrives.

@@ -57,13 +57,13 @@ func TestSameFate(t *testing.T) {
 	model := impair.New(l.topo.Seed, "a:eth0", 0)
 	model.Set(settings, 0)
 	lost := uint64(0)
-	for range wire.gauge.Counts.Packets {
+	for range wire.Statistics().Packets {
 		if v := model.Packet(&impair.Packet{Frame: 100}, 0); v.Fate == impair.Lost {
 			lost++
 		}
 	}
-	if lost == 0 || wire.gauge.Counts.Dropped != lost {
-		t.Errorf("%d lost, the model says %d", wire.gauge.Counts.Dropped, lost)
+	if lost == 0 || wire.Statistics().Dropped != lost {
+		t.Errorf("%d lost, the model says %d", wire.Statistics().Dropped, lost)
 	}
 }
 
@@ -71,7 +71,7 @@ func TestSameFate(t *testing.T) {
 func TestCorruptionIsCounted(t *testing.T) {
 	l := up(t, pair("corrupt: 2%"))
 	l.begin(t, "a", "b", bulk).end(t)
-	m := l.network.links[0].wires[0].gauge.Counts
+	m := l.network.links[0].wires[0].Statistics()
 	if got := l.device("b").TransportCounters()["icrc_errors"]; m.Corrupted == 0 || got != m.Corrupted {
 		t.Errorf("%d ICRC errors, %d packets corrupted", got, m.Corrupted)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/ndklab/ndklab/internal/fabric/dataplane"
 	"github.com/ndklab/ndklab/internal/fabric/mmu"
 	"github.com/ndklab/ndklab/internal/fabric/report/words"
 	"github.com/ndklab/ndklab/internal/node/adapter"
@@ -83,7 +84,7 @@ func Estimate(t *topology.Topology) []Need {
 		for _, d := range t.Links[i].Directions {
 			rate := d.Rate
 			if rate == 0 {
-				rate = plainRate
+				rate = dataplane.PlainRate
 			}
 			held += uint64(d.Delay.Seconds()*float64(rate)/8) + d.Queue.Bytes
 		}

@@ -1,13 +1,13 @@
 package simulate
 
 import (
-	"fmt"
 	"net/netip"
 
+	"github.com/ndklab/ndklab/internal/fabric/dataplane"
 	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/impair"
-	"github.com/ndklab/ndklab/internal/fabric/mmu"
-	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/internal/fabric/linkstats"
+	"github.com/ndklab/ndklab/internal/node/adapter"
 	"github.com/ndklab/ndklab/internal/node/workload"
 	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/provider"
@@ -30,11 +30,9 @@ type network struct {
 	// doing, with locks of their adapter held.
 	qpError func(node string, e provider.QPError)
 
-	switches  []*buffer // of switches and routers that have one
-	members   []mmu.Member
-	deadlocks []report.Deadlock
-	recorder  *recorder // nil: no series is asked for
-	tell      func(event.Event)
+	plane    *dataplane.Plane[*frame]
+	recorder *recorder // nil: no series is asked for
+	tell     func(event.Event)
 
 	ways    map[roce.Flow]*way // found since links and routes last changed; nil: there is none
 	blocked []bool             // by link: what a spanning tree has no use for
@@ -48,6 +46,17 @@ type network struct {
 	verifier roce.Verifier
 }
 
+// A link is two wires.
+type link struct {
+	spec  *topology.Link
+	nodes [2]*node
+	wires [2]*dataplane.Wire[*frame] // [0] from nodes[0], [1] back
+	on    bool                       // it carries packets
+}
+
+// name is the link's, as in a lab: its draws depend on that.
+func (l *link) name() string { return l.spec.Endpoints[0].String() }
+
 // A place is the interface that has an address.
 type place struct {
 	node *node
@@ -58,6 +67,7 @@ type place struct {
 // down.
 func newNetwork(t *topology.Topology, p *programs, qpError func(string, provider.QPError)) (*network, error) {
 	n := &network{clock: p.clock, programs: p, topo: t, qpError: qpError, byName: map[string]*node{}, byNumber: map[int]*link{}, places: map[netip.Addr]place{}}
+	n.plane = dataplane.New(n.clock, dataplane.Owner[*frame](n), t)
 	for i := range t.Nodes {
 		at := &node{network: n, spec: &t.Nodes[i], seed: t.SeedOf("node " + t.Nodes[i].Name)}
 		n.nodes = append(n.nodes, at)
@@ -71,15 +81,18 @@ func newNetwork(t *topology.Topology, p *programs, qpError func(string, provider
 		at.addresses = addresses(at.spec)
 	}
 	for i := range t.Links {
-		l := &link{index: i, spec: &t.Links[i]}
+		l := &link{spec: &t.Links[i]}
 		for end, e := range l.spec.Endpoints {
 			l.nodes[end] = n.byName[e.Node]
-			l.wires[end] = newWire(n, l, end)
+			l.wires[end] = n.plane.AddWire(i, end, impair.New(t.Seed, l.name(), end), new(linkstats.Collector))
+			l.wires[end].Set(l.spec.Directions[end])
+			l.wires[end].Carry(false)
 		}
 		n.links = append(n.links, l)
 		n.byNumber[l.spec.Number] = l
 	}
-	if err := n.addBuffers(); err != nil {
+	receiveBuffer := func(of *topology.Node) int64 { return int64(adapter.Config(&of.Adapter).ReceiveBuffer) }
+	if err := n.plane.AddBuffers(receiveBuffer); err != nil {
 		return nil, err
 	}
 	n.changed()
@@ -99,54 +112,4 @@ func (n *network) changed() {
 	n.ways = map[roce.Flow]*way{}
 	// A tree of switches is there at once.
 	n.blocked = n.topo.SpareLinks(func(link int) bool { return n.links[link].on })
-}
-
-// arrive puts a frame on the next wire of its way, or hands it to who it is for. It came by a wire; nil: from
-// its sender.
-func (n *network) arrive(f *frame, by *wire) {
-	if f.isPause {
-		// An error is not possible: such frames are made by PFC.Append, and none comes here whose bits have flipped.
-		if pause, err := mmu.DecodePFC(f.payload); err == nil && by.to != nil {
-			by.to.pauseArrived(by.in, pause)
-		}
-		n.frames.put(f)
-		return
-	}
-	if int(f.hop) < len(f.way.wires) {
-		w := f.way.wires[f.hop]
-		f.hop++
-		switch {
-		case w.from == nil:
-			w.enter(f)
-		case by == nil:
-			w.from.take(f, w.from.adapter(), w.out)
-		default:
-			w.from.take(f, by.in, w.out)
-		}
-		return
-	}
-	if b := f.way.to.buffer; b != nil && b.receive > 0 && by != nil {
-		b.take(f, by.in, b.adapter())
-		return
-	}
-	n.deliver(f)
-}
-
-// storm begins a storm of a host's adapter.
-func (n *network) storm(name string, s *topology.Storm) error {
-	b := n.byName[name].buffer
-	if b == nil {
-		return fmt.Errorf("node %s: a storm has no effect where the adapter has no pfc and no switch beside it a buffer", name)
-	}
-	b.storm(int(s.Priority), n.clock.Now()+s.For)
-	return nil
-}
-
-// deliver hands a frame to the adapter that it is for.
-func (n *network) deliver(f *frame) {
-	if life := f.way.to.life; life != nil {
-		life.port.take(f)
-		return
-	}
-	n.frames.put(f)
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/ndklab/ndklab/internal/fabric/dataplane"
 	"github.com/ndklab/ndklab/internal/node/adapter"
 	"github.com/ndklab/ndklab/internal/node/workload"
 	"github.com/ndklab/ndklab/provider"
@@ -21,10 +22,12 @@ type node struct {
 	routes    []topology.Route
 
 	paused   bool
-	restarts int     // of the last start
-	buffer   *buffer // nil: packets wait at the beginning of each wire
-	life     *life   // of a host that is up and has an address; else nil
+	restarts int   // of the last start
+	life     *life // of a host that is up and has an address; else nil
 }
+
+// buffer returns that of the node; nil: packets wait at the beginning of each wire.
+func (n *node) buffer() *dataplane.Buffer[*frame] { return n.network.plane.Buffer(n.spec.Name) }
 
 // A life is a host's from when it is started until it ends.
 type life struct {

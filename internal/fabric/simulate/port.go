@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/fabric/dataplane"
 	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
@@ -65,7 +66,7 @@ func (p *port) Send(flow roce.Flow, packets []roce.Packet) error {
 			continue
 		}
 		p.sent++
-		p.network.arrive(f, nil)
+		p.network.forward(f, nil)
 	}
 	return nil
 }
@@ -77,7 +78,7 @@ type turn struct {
 }
 
 // wireFrom returns the wire that packets from a local address enter; nil if there is none.
-func (p *port) wireFrom(local netip.Addr) *wire {
+func (p *port) wireFrom(local netip.Addr) *dataplane.Wire[*frame] {
 	at, ok := p.network.places[local]
 	if !ok || at.node != p.node {
 		return nil
@@ -92,11 +93,13 @@ func (p *port) wireFrom(local netip.Addr) *wire {
 // Room implements transport.Line: so queue pairs take turns on the wire, and their packets do not queue before it.
 func (p *port) Room(local netip.Addr) bool {
 	w := p.wireFrom(local)
-	return p.closed || w == nil || w.freeAt() <= p.network.clock.Now() && !p.isPaused(w)
+	return p.closed || w == nil || w.FreeAt() <= p.network.clock.Now() && !p.isPaused(w)
 }
 
 // isPaused reports whether a switch has paused packets with data on a wire.
-func (p *port) isPaused(w *wire) bool { return w.from != nil && w.from.pauses(w.out, p.class) }
+func (p *port) isPaused(w *dataplane.Wire[*frame]) bool {
+	return w.From != nil && w.From.Pauses(w.Out, p.class)
+}
 
 // WhenRoom implements transport.Line.
 func (p *port) WhenRoom(local netip.Addr, f func()) {
@@ -111,7 +114,7 @@ func (p *port) WhenRoom(local netip.Addr, f func()) {
 	t.f = f
 	w := p.wireFrom(local)
 	if w != nil && p.isPaused(w) {
-		w.from.whenResumed(w.out, p.class, func() {
+		w.From.WhenResumed(w.Out, p.class, func() {
 			if !p.closed && t.f != nil {
 				p.WhenRoom(local, t.f)
 			}
@@ -120,7 +123,7 @@ func (p *port) WhenRoom(local netip.Addr, f func()) {
 	}
 	wait := time.Duration(0)
 	if w != nil {
-		wait = max(0, w.freeAt()-p.network.clock.Now())
+		wait = max(0, w.FreeAt()-p.network.clock.Now())
 	}
 	if t.timer == nil {
 		t.timer = p.clock.AfterFunc(wait, func() { t.f() })
@@ -244,9 +247,9 @@ func (p *port) Counters() map[string]uint64 {
 		"packets_received": p.received, "super_packets_received": 0, "receive_overflow": p.overflowed,
 		"icrc_errors": p.wrong, "malformed": p.malformed,
 	}
-	if pfc := p.node.spec.Adapter.PFC; pfc != nil && p.node.buffer != nil {
+	if pfc := p.node.spec.Adapter.PFC; pfc != nil && p.node.buffer() != nil {
 		for _, class := range *pfc {
-			p.node.buffer.countPauses(counters, class)
+			p.node.buffer().CountPauses(counters, class)
 		}
 	}
 	return counters

@@ -83,11 +83,11 @@ func TestPacketsAllocateNothing(t *testing.T) {
 	l := up(t, pair("delay: 100us, rate: 10gbit"))
 	l.begin(t, "a", "b", workload.Spec{Operation: topology.Write, Size: 64 << 10, Depth: 16, Duration: time.Hour})
 	l.clock.Run(50 * time.Millisecond)
-	counts := &l.network.links[0].wires[0].gauge.Counts
-	before := counts.Packets
+	wire := l.network.links[0].wires[0]
+	before := wire.Statistics().Packets
 	const runs = 10
 	allocated := allocations.PerRun(t, runs, func() { l.clock.Run(10 * time.Millisecond) })
-	packets := float64(counts.Packets-before) / (runs + 1)
+	packets := float64(wire.Statistics().Packets-before) / (runs + 1)
 	if perPacket := allocated / packets; packets < 2000 || perPacket > 0.25 {
 		t.Errorf("%.3f allocations for each of %.0f packets", perPacket, packets)
 	}

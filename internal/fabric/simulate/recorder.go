@@ -3,16 +3,16 @@ package simulate
 import (
 	"time"
 
-	"github.com/ndklab/ndklab/internal/fabric/mmu"
+	"github.com/ndklab/ndklab/internal/fabric/dataplane"
 	"github.com/ndklab/ndklab/internal/fabric/report"
-	"github.com/ndklab/ndklab/internal/fabric/report/series"
+	"github.com/ndklab/ndklab/internal/fabric/series"
 )
 
 // A recorder takes down how queues and rates go over time.
 type recorder struct {
 	*series.Recorder
 	network *network
-	queues  []recordedQueue
+	queues  *dataplane.Queues[*frame]
 	pairs   map[pairKey]*series.Pair // that have had a rate; those that are gone, too
 }
 
@@ -23,27 +23,10 @@ type pairKey struct {
 	number     uint32
 }
 
-// A recordedQueue is a class at a port of a buffer.
-type recordedQueue struct {
-	*series.Queue
-	buffer      *buffer
-	port, class int
-}
-
 // record begins to take down the queues of all buffers and the rates of all adapters, as often as a period says.
 func (n *network) record(period time.Duration) {
 	r := &recorder{Recorder: series.New(period), network: n, pairs: map[pairKey]*series.Pair{}}
-	for _, at := range n.nodes {
-		for i := range at.spec.Interfaces {
-			for class := range mmu.Classes {
-				if at.buffer == nil {
-					continue
-				}
-				endpoint := at.spec.Name + ":" + at.spec.Interfaces[i].Name
-				r.queues = append(r.queues, recordedQueue{r.Queue(endpoint, class), at.buffer, i, class})
-			}
-		}
-	}
+	r.queues = n.plane.Record(r.Recorder)
 	n.recorder = r
 	n.clock.AfterFunc(r.Due(), r.take)
 }
@@ -51,10 +34,7 @@ func (n *network) record(period time.Duration) {
 // take takes a point down.
 func (r *recorder) take() {
 	now := r.network.clock.Now()
-	for i := range r.queues {
-		q := &r.queues[i]
-		q.Set(uint64(q.buffer.model.Queued(q.port, q.class)), q.buffer.model.Counters(now, q.port, q.class).RxPauseTime)
-	}
+	r.queues.Set()
 	for _, at := range r.network.nodes {
 		if at.life != nil {
 			r.takeRates(at)

@@ -47,7 +47,7 @@ func (l *lab) Links(done func([]report.Link, error)) {
 
 // Buffers implements scenario.Stage.
 func (l *lab) Buffers(done func([]report.Buffer, []report.Deadlock, *report.Series)) {
-	buffers, deadlocks, series := l.network.buffers(l.clock.Now()), l.network.deadlocks, l.network.series()
+	buffers, deadlocks, series := l.network.plane.Figures(), l.network.plane.Deadlocks(), l.network.series()
 	l.clock.Go(func() { done(buffers, deadlocks, series) })
 }
 
@@ -108,9 +108,9 @@ func (k *link) report() report.Link {
 	}
 	for d, e := range k.spec.Endpoints {
 		r.Endpoints[d] = e.String()
-		m := k.wires[d].gauge.Statistics(k.wires[d].model)
+		m := k.wires[d].Statistics()
 		r.Directions[d] = linkreport.Direction(&m)
-		settings := k.wires[d].model.Settings()
+		settings := k.wires[d].Settings()
 		r.Directions[d].From, r.Directions[d].Settings, r.Directions[d].Set = e.String(), settings.Settings(), linkreport.Set(settings)
 	}
 	return r

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/netip"
 
+	"github.com/ndklab/ndklab/internal/fabric/dataplane"
 	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -18,7 +19,7 @@ import (
 // has none within a host.
 type way struct {
 	flow  roce.Flow // as the sender sees it
-	wires []*wire
+	wires []*dataplane.Wire[*frame]
 	to    *node
 	mtu   int // of all links on it, bytes of IP packet
 }
@@ -57,7 +58,7 @@ func (n *network) find(from *node, flow roce.Flow) *way {
 		}
 		for _, wire := range wires {
 			w.wires = append(w.wires, wire)
-			w.mtu = min(w.mtu, wire.link.spec.MTU)
+			w.mtu = min(w.mtu, n.links[wire.Link].spec.MTU)
 		}
 		at = to.node
 	}
@@ -133,29 +134,24 @@ func share(seed uint64, flow roce.Flow) uint64 {
 // cross is the wires from one, on which frames leave a host or router, to another, on
 // which they arrive at one: the two are the same, or switches join them. It is nil if
 // none do.
-func (n *network) cross(from, to *wire) []*wire {
+func (n *network) cross(from, to *dataplane.Wire[*frame]) []*dataplane.Wire[*frame] {
 	if from == to {
-		return []*wire{from}
+		return []*dataplane.Wire[*frame]{from}
 	}
-	at := from.end()
+	at := n.end(from)
 	if at == nil || at.spec.Kind != topology.Switch {
 		return nil
 	}
 	for _, face := range at.spec.Interfaces {
-		if face.Link == from.link.index || n.blocked[face.Link] {
+		if face.Link == from.Link || n.blocked[face.Link] {
 			continue
 		}
 		if rest := n.cross(n.links[face.Link].wires[face.End], to); rest != nil {
-			return append([]*wire{from}, rest...)
+			return append([]*dataplane.Wire[*frame]{from}, rest...)
 		}
 	}
 	return nil
 }
 
-// end is the node at the end of the wire.
-func (w *wire) end() *node {
-	if w == w.link.wires[0] {
-		return w.link.nodes[1]
-	}
-	return w.link.nodes[0]
-}
+// end is the node at the end of a wire.
+func (n *network) end(w *dataplane.Wire[*frame]) *node { return n.links[w.Link].nodes[1-w.Direction] }

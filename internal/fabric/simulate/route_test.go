@@ -91,7 +91,7 @@ func TestEqualWays(t *testing.T) {
 			if w == nil || len(w.wires) != 3 {
 				t.Fatalf("a way is %+v", w)
 			}
-			middle[w.wires[1].link.index]++
+			middle[w.wires[1].Link]++
 		}
 		return middle
 	}

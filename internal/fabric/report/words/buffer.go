@@ -55,9 +55,5 @@ func Storms(q report.Queue) string {
 
 // Deadlock returns when queues waited for each other, and which: the first again behind the last.
 func Deadlock(d *report.Deadlock) string {
-	text := "deadlock at " + Duration(d.AtUS) + ": " + strings.Join(d.Queues, " -> ")
-	if len(d.Queues) > 0 {
-		text += " -> " + d.Queues[0]
-	}
-	return fmt.Sprintf("%s (class %d)", text, d.Class)
+	return fmt.Sprintf("deadlock at %s: %s (class %d)", Duration(d.AtUS), d.Cycle(), d.Class)
 }

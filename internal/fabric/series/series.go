@@ -11,8 +11,6 @@ package series
 import (
 	"math"
 	"time"
-
-	"github.com/ndklab/ndklab/internal/fabric/report"
 )
 
 // Bounds of a Recorder.
@@ -120,10 +118,10 @@ func (p *Pair) Set(rate, target uint64) {
 }
 
 // Report returns the points that are complete.
-func (r *Recorder) Report() *report.Series {
-	s := &report.Series{PeriodUS: float64(r.period) / 1e3, Points: r.points}
+func (r *Recorder) Report() *Series {
+	s := &Series{PeriodUS: float64(r.period) / 1e3, Points: r.points}
 	for _, q := range r.queues {
-		is := report.QueueSeries{Endpoint: q.endpoint, Class: q.class, Bytes: q.bytes.upTo(r.points)}
+		is := QueueSeries{Endpoint: q.endpoint, Class: q.class, Bytes: q.bytes.upTo(r.points)}
 		for _, ns := range q.paused.upTo(r.points) {
 			share := float64(ns) / float64(r.period)
 			is.Paused = append(is.Paused, math.Round(min(share, 1)*1e4)/1e4)
@@ -134,7 +132,7 @@ func (r *Recorder) Report() *report.Series {
 	}
 	for _, p := range r.pairs {
 		if rate := p.rate.upTo(r.points); rate != nil {
-			s.Rates = append(s.Rates, report.RateSeries{Node: p.node, Peer: p.peer, QP: p.number, BPS: rate, Target: p.target.upTo(r.points)})
+			s.Rates = append(s.Rates, RateSeries{Node: p.node, Peer: p.peer, QP: p.number, BPS: rate, Target: p.target.upTo(r.points)})
 		}
 	}
 	return s

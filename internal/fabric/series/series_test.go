@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/ndklab/ndklab/internal/fabric/report"
 	"pgregory.net/rapid"
 )
 
@@ -32,9 +31,9 @@ func TestReport(t *testing.T) {
 	q.Set(99, 0) // of a point that the run's end cuts off
 	late := r.Queue("s:e2", 3)
 	late.Set(99, 0)
-	want := &report.Series{PeriodUS: 100, Points: 3,
-		Queues: []report.QueueSeries{{Endpoint: "s:e0", Class: 3, Bytes: []uint64{0, 4170, 0}}, {Endpoint: "s:e1", Class: 3, Paused: []float64{0, 0.25, 1}}},
-		Rates:  []report.RateSeries{{Node: "a", Peer: "b", QP: 17, BPS: []uint64{40e9, 20e9, 21e9}, Target: []uint64{40e9, 40e9, 40e9}}},
+	want := &Series{PeriodUS: 100, Points: 3,
+		Queues: []QueueSeries{{Endpoint: "s:e0", Class: 3, Bytes: []uint64{0, 4170, 0}}, {Endpoint: "s:e1", Class: 3, Paused: []float64{0, 0.25, 1}}},
+		Rates:  []RateSeries{{Node: "a", Peer: "b", QP: 17, BPS: []uint64{40e9, 20e9, 21e9}, Target: []uint64{40e9, 40e9, 40e9}}},
 	}
 	if diff := cmp.Diff(want, r.Report()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -75,7 +74,7 @@ func TestDoubling(t *testing.T) {
 		if want := int(end / last); got.Points != want || got.Points >= mostPoints || last > period && got.Points < mostPoints/2 {
 			t.Fatalf("%d points of %v each in %v", got.Points, last, end)
 		}
-		want := report.QueueSeries{Endpoint: "s:e0", Class: 3}
+		want := QueueSeries{Endpoint: "s:e0", Class: 3}
 		var held, pauses bool
 		for i := range got.Points {
 			at := time.Duration(i+1) * last
@@ -95,7 +94,7 @@ func TestDoubling(t *testing.T) {
 			}
 			return
 		}
-		if diff := cmp.Diff([]report.QueueSeries{want}, got.Queues); diff != "" {
+		if diff := cmp.Diff([]QueueSeries{want}, got.Queues); diff != "" {
 			t.Fatalf("of %v (-want +got):\n%s", end, diff)
 		}
 	})

@@ -1,4 +1,4 @@
-package report
+package series
 
 // A Series has queues, pauses and rates over time, in columns of as many numbers as there
 // are points, one after each period; the first is about the time from the run's beginning. Queues in

@@ -1,0 +1,206 @@
+package dataplane
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/ndklab/ndklab/internal/fabric/bufferstats"
+	"github.com/ndklab/ndklab/internal/fabric/impair"
+	"github.com/ndklab/ndklab/internal/fabric/mmu"
+	"github.com/ndklab/ndklab/provider/clock"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// A Buffer is that of a node. Frames wait there until the wire is free that they leave by, so that none wait before the rate of
+// the wire itself. Its ports are the node's interfaces. In a host, what its adapter sends waits in it, and what it
+// receives, if the adapter takes that at a rate of its own; behind the interfaces there is then one port more, the
+// adapter's.
+type Buffer[F any] struct {
+	plane   *Plane[F]
+	node    *topology.Node
+	model   *mmu.Switch[F]
+	index   int   // in plane.switches; -1: of a host
+	size    int64 // bytes; 0: of a host
+	classes mmu.DSCPTable
+	ports   []port[F]
+	receive uint64      // rate at which a host's adapter takes what arrives, bits per second; 0: at once
+	timer   clock.Timer // runs advance; nil before the first
+	due     time.Duration
+}
+
+// Frames leave a buffer by a port.
+type port[F any] struct {
+	wire    *Wire[F]      // nil: the adapter's
+	free    time.Duration // of the adapter's port: until when it is busy
+	asks    []mmu.PFC     // frames to send, beside those that the model asks for
+	timer   clock.Timer   // runs the port when the wire is free; nil before the first
+	waits   bool          // for that
+	lengths [mmu.Classes]bufferstats.Lengths
+	resumed []func() // are called once when the pause of a class ends
+	ofClass int
+}
+
+// Node returns the node whose buffer it is.
+func (b *Buffer[F]) Node() *topology.Node { return b.node }
+
+// OfSwitch reports whether it is the buffer of a switch or a router, and not a host's.
+func (b *Buffer[F]) OfSwitch() bool { return b.index >= 0 }
+
+// ReceivesSlowly reports whether a host's adapter takes what arrives at a rate of its own.
+func (b *Buffer[F]) ReceivesSlowly() bool { return b.receive > 0 }
+
+// change has a port mark by, and pauses last by, what the wire there is set to now.
+func (b *Buffer[F]) change(out int, to *topology.Impairment) {
+	var marks [mmu.Classes]mmu.WRED // an adapter marks nothing
+	if b.OfSwitch() {
+		marks = mmu.Marks(b.plane.topology, b.node, out, to.ECN)
+	}
+	b.model.Change(out, cmp.Or(to.Rate, PlainRate), marks)
+}
+
+// Take queues a frame that came in by one port and leaves by another. A frame of a host came in by Adapter.
+func (b *Buffer[F]) Take(f F, in, out int) {
+	owner := b.plane.owner
+	now := b.plane.clock.Now()
+	class := b.classes.Class(owner.TrafficClass(f))
+	bytes := impair.WireBytes(owner.Size(f))
+	if b.model.Arrive(now, in, out, class, bytes, owner.MayBeMarked(f), f) != mmu.Admitted {
+		if !b.OfSwitch() && out == b.Adapter() {
+			owner.Overflowed(b)
+		}
+		owner.Free(f)
+	} else {
+		b.observe(now, out, class)
+	}
+	b.progress(now)
+}
+
+// Adapter returns the port of a host's adapter.
+func (b *Buffer[F]) Adapter() int { return len(b.ports) - 1 }
+
+// Queued returns how many bytes wait.
+func (b *Buffer[F]) Queued() (n int64) {
+	for out := range b.ports {
+		for class := range mmu.Classes {
+			n += b.model.Queued(out, class)
+		}
+	}
+	return n
+}
+
+func (b *Buffer[F]) observe(now time.Duration, out, class int) {
+	b.ports[out].lengths[class].Observe(now, b.model.Queued(out, class))
+}
+
+// obey obeys a PFC frame that came in by a port.
+func (b *Buffer[F]) obey(in int, f mmu.PFC) {
+	now := b.plane.clock.Now()
+	b.model.Paused(now, in, f)
+	b.progress(now)
+	for _, quanta := range f.Quanta {
+		if quanta > 0 {
+			b.plane.findDeadlock(now)
+			break
+		}
+	}
+}
+
+// advance has the model do what is due.
+func (b *Buffer[F]) advance() {
+	now := b.plane.clock.Now()
+	b.model.Advance(now)
+	b.progress(now)
+}
+
+// progress has ports send that have something to send again, and others go on that wait for the end of a
+// pause.
+func (b *Buffer[F]) progress(now time.Duration) {
+	for {
+		out, ok := b.model.Wake()
+		if !ok {
+			break
+		}
+		b.send(now, out)
+	}
+	for {
+		d, ok := b.model.Discarded()
+		if !ok {
+			break
+		}
+		b.plane.owner.Free(d.Packet)
+		for out := range b.ports {
+			b.observe(now, out, d.Class)
+		}
+	}
+	due, ok := b.model.Deadline()
+	switch {
+	case !ok || due == b.due:
+	case b.timer == nil:
+		b.due = due
+		b.timer = b.plane.clock.AfterFunc(due-now, b.advance)
+	default:
+		b.due = due
+		b.timer.Reset(due - now)
+	}
+	if b.OfSwitch() {
+		return // only adapters wait for the end of a pause
+	}
+	for out := range b.ports {
+		if p := &b.ports[out]; len(p.resumed) > 0 && !b.model.Pauses(out, p.ofClass) {
+			resumed := p.resumed
+			p.resumed = nil
+			for _, f := range resumed {
+				f()
+			}
+		}
+	}
+}
+
+// send has frames leave by a port as long as its wire is free.
+func (b *Buffer[F]) send(now time.Duration, out int) {
+	p := &b.ports[out]
+	for !p.waits {
+		if free := p.freeAt(); free > now {
+			p.waits = true
+			if p.timer == nil {
+				p.timer = b.plane.clock.AfterFunc(free-now, func() { b.wireFree(out) })
+			} else {
+				p.timer.Reset(free - now)
+			}
+			return
+		}
+		if b.sendPause(now, out) {
+			continue
+		}
+		d, ok := b.model.Next(now, out)
+		if !ok {
+			return
+		}
+		b.observe(now, out, d.Class)
+		if d.Marked {
+			b.plane.owner.Mark(d.Packet)
+		}
+		if p.wire != nil {
+			p.wire.Enter(d.Packet)
+			continue
+		}
+		p.free = now + time.Duration(float64(d.Bytes)*8/float64(b.receive)*float64(time.Second))
+		b.plane.owner.Deliver(d.Packet, b)
+	}
+}
+
+// freeAt returns from when the next frame may leave.
+func (p *port[F]) freeAt() time.Duration {
+	if p.wire == nil {
+		return p.free
+	}
+	return p.wire.FreeAt()
+}
+
+// wireFree has a port send that has waited for its wire.
+func (b *Buffer[F]) wireFree(out int) {
+	now := b.plane.clock.Now()
+	b.ports[out].waits = false
+	b.send(now, out)
+	b.progress(now)
+}

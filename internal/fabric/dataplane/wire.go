@@ -1,0 +1,189 @@
+package dataplane
+
+import (
+	"time"
+
+	"github.com/ndklab/ndklab/internal/fabric/impair"
+	"github.com/ndklab/ndklab/internal/fabric/linkstats"
+	"github.com/ndklab/ndklab/provider/clock"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// PlainRate is the rate of a direction of a link that has none, in bits per second: about as much as the machine of a lab
+// would carry. Without a bound time would stand still while consumers exchange one message
+// after the other. A packet takes plainPacket at least.
+const (
+	PlainRate   = 10_000_000_000
+	plainPacket = 2 * time.Microsecond
+)
+
+// A Wire is one direction of a link: the model that decides on its frames, and those
+// that are on their way.
+type Wire[F any] struct {
+	Link, Direction int // in Topology.Links
+
+	From, To *Buffer[F] // of the nodes at its ends; nil: there is none
+	Out, In  int        // the wire's port there
+
+	plane   *Plane[F]
+	model   *impair.Direction
+	stats   *linkstats.Collector
+	transit transits[F]
+	timer   clock.Timer   // runs release; nil before the first frame
+	plain   bool          // it has no rate
+	down    bool          // it carries nothing
+	free    time.Duration // until when the end of a plain wire is busy
+	entry   time.Duration // until when its beginning is, by what has entered
+}
+
+// AddWire adds a direction of a link, which both stay the caller's. What it is set to is Set's.
+func (p *Plane[F]) AddWire(link, direction int, model *impair.Direction, stats *linkstats.Collector) *Wire[F] {
+	w := &Wire[F]{Link: link, Direction: direction, plane: p, model: model, stats: stats}
+	p.wires[link][direction] = w
+	return w
+}
+
+// Enter puts a frame on the wire.
+func (w *Wire[F]) Enter(f F) {
+	owner := w.plane.owner
+	now := w.plane.clock.Now()
+	bytes := owner.Size(f)
+	w.stats.Entered(bytes)
+	if w.plain {
+		w.entry = max(w.entry, now) + plainTime(uint64(impair.WireBytes(bytes)))
+	}
+	if w.down {
+		w.stats.Counts.LostDown++
+		owner.Free(f)
+		return
+	}
+	p, v := &w.plane.packet, &w.plane.verdict
+	*p = impair.Packet{Frame: bytes, ECT: owner.MayBeMarked(f)}
+	owner.Identify(f, p, w.model.Identifies())
+	*v = w.model.Packet(p, now)
+	w.stats.Decided(w.model, v)
+	owner.Decided(w, f, p, v)
+	if v.Fate != impair.Passes {
+		owner.Free(f)
+		return
+	}
+	if v.Flip.Any() {
+		if _, isPause := owner.Pause(f); isPause { // nobody believes one whose bits have flipped
+			owner.Free(f)
+			return
+		}
+	}
+	if v.Mark {
+		owner.Mark(f)
+	}
+	if v.Flip.Any() {
+		owner.Flip(f, &v.Flip)
+	}
+	t := transit[F]{f, Transit{Departs: v.Departs, Queued: v.Queued, Delay: v.Departs - now - v.Queued}}
+	w.push(t)
+	if v.Twice {
+		w.stats.Counts.Duplicated++
+		t.frame = owner.Copy(f)
+		w.push(t)
+	}
+}
+
+// push has a frame leave at its time.
+func (w *Wire[F]) push(t transit[F]) {
+	before := time.Duration(-1)
+	if w.transit.used > 0 {
+		before = w.transit.first().Departs
+	}
+	w.transit.push(t)
+	if first := w.transit.first().Departs; first != before {
+		w.arm(first)
+	}
+}
+
+// arm has release called when the first frame is to leave.
+func (w *Wire[F]) arm(departs time.Duration) {
+	left := max(departs, w.free) - w.plane.clock.Now()
+	if w.timer == nil {
+		w.timer = w.plane.clock.AfterFunc(left, w.release)
+	} else {
+		w.timer.Reset(left)
+	}
+}
+
+// release has those frames leave whose time it is.
+func (w *Wire[F]) release() {
+	now := w.plane.clock.Now()
+	for w.transit.used > 0 {
+		if departs := w.transit.first().Departs; departs > now || w.free > now {
+			w.arm(departs)
+			return
+		}
+		t := w.transit.pop()
+		if w.plain {
+			w.free = now + plainTime(uint64(impair.WireBytes(w.plane.owner.Size(t.frame))))
+		}
+		w.arrive(t, now)
+	}
+}
+
+// arrive hands a frame to what is at the end of the wire.
+func (w *Wire[F]) arrive(t transit[F], now time.Duration) {
+	owner := w.plane.owner
+	if pause, ok := owner.Pause(t.frame); ok {
+		w.Delivered(now, owner.Size(t.frame), t.Transit, 0)
+		if w.To != nil {
+			w.To.obey(w.In, pause)
+		}
+		owner.Obeyed(t.frame, w)
+		return
+	}
+	owner.Arrive(t.frame, w, t.Transit)
+}
+
+// Delivered counts a frame of so many bytes that has left the wire, late by so much.
+func (w *Wire[F]) Delivered(now time.Duration, size int, t Transit, late time.Duration) {
+	w.stats.Delivered(now, 1, uint64(impair.WireBytes(size)), t.Delay+late, t.Queued, late)
+}
+
+// plainTime returns how long a packet of so many bytes takes a wire that has no rate.
+func plainTime(wire uint64) time.Duration {
+	return max(plainPacket, time.Duration(wire*8*uint64(time.Second)/PlainRate))
+}
+
+// FreeAt returns from when a frame that enters would not wait.
+func (w *Wire[F]) FreeAt() time.Duration {
+	if w.plain {
+		return w.entry
+	}
+	return w.model.FreeAt()
+}
+
+// Set changes what the wire does to frames to come.
+func (w *Wire[F]) Set(to topology.Impairment) {
+	w.model.Set(to, w.plane.clock.Now())
+	w.plain = to.Rate == 0
+	if w.From != nil {
+		w.From.change(w.Out, &to)
+	}
+}
+
+// Settings returns what the wire was set to.
+func (w *Wire[F]) Settings() topology.Impairment { return w.model.Settings() }
+
+// Statistics returns the figures of the wire.
+func (w *Wire[F]) Statistics() linkstats.Statistics { return w.stats.Statistics(w.model) }
+
+// Carry has the wire carry frames, or lose what is on it and what comes.
+func (w *Wire[F]) Carry(frames bool) {
+	w.down = !frames
+	if frames {
+		return
+	}
+	for w.transit.used > 0 {
+		w.plane.owner.Free(w.transit.pop().frame)
+		w.stats.Counts.LostDown++
+	}
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+}
