@@ -225,6 +225,30 @@ func (t *Topology) FindNode(name string) *Node {
 	return nil
 }
 
+// BufferedLinks reports of each link whether its frames wait in a packet buffer: it ends at a node that has one, or at a host
+// beside such a node, or at one with an adapter that pauses or receives at a rate of its own.
+func (t *Topology) BufferedLinks() []bool {
+	has := map[string]bool{}
+	for i := range t.Nodes {
+		n := &t.Nodes[i]
+		has[n.Name] = n.Buffer != nil
+	}
+	buffered := make([]bool, len(t.Links))
+	for i := range t.Nodes {
+		n := &t.Nodes[i]
+		waits := has[n.Name]
+		if n.Kind == Host {
+			waits = n.Adapter.PFC != nil || n.Adapter.ReceiveRate != nil || slices.ContainsFunc(n.Interfaces, func(face Interface) bool {
+				return has[t.Links[face.Link].Endpoints[1-face.End].Node]
+			})
+		}
+		for _, face := range n.Interfaces {
+			buffered[face.Link] = buffered[face.Link] || waits
+		}
+	}
+	return buffered
+}
+
 // FindLink is the index in Links of the link that has an endpoint, which is
 // written node:interface.
 func (t *Topology) FindLink(endpoint string) (index int, ok bool) {

@@ -7,7 +7,10 @@
 // Start reading at Buffer; lengths.go has how long queues were.
 package bufferstats
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // A Buffer counts the packets that waited in a node: in a switch or router whose ports share a packet
 // buffer, or in a host's adapter beside one.
@@ -67,6 +70,11 @@ func (c *Class) Drops() (sum uint64) {
 		sum += n
 	}
 	return sum
+}
+
+// String tells of the deadlock as it is found.
+func (d *Deadlock) String() string {
+	return fmt.Sprintf("deadlock in class %d: %s", d.Class, d.Cycle())
 }
 
 // Cycle names the queues in their order, the first again behind the last.

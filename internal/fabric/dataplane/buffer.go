@@ -26,6 +26,7 @@ type Buffer[F any] struct {
 	receive uint64      // rate at which a host's adapter takes what arrives, bits per second; 0: at once
 	timer   clock.Timer // runs advance; nil before the first
 	due     time.Duration
+	earlier map[string]uint64 // counters of pauses before Begin
 }
 
 // Frames leave a buffer by a port.

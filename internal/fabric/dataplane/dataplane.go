@@ -14,6 +14,7 @@ package dataplane
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/ndklab/ndklab/internal/fabric/bufferstats"
 	"github.com/ndklab/ndklab/internal/fabric/impair"
@@ -74,6 +75,7 @@ type Plane[F any] struct {
 	members   []mmu.Member          // likewise
 	wires     [][2]*Wire[F]         // by link; [0] from its first endpoint
 	deadlocks []bufferstats.Deadlock
+	began     time.Duration // when figures did
 
 	packet  impair.Packet  // that a wire decides on
 	verdict impair.Verdict // on it
@@ -89,7 +91,7 @@ func (p *Plane[F]) Buffer(node string) *Buffer[F] { return p.buffers[node] }
 
 // AddBuffers gives nodes their buffers, of which the topology says that they have one: switches and routers with the key buffer, and
 // hosts beside those, with an adapter that asks for pauses, or that receives at a rate of its own. receiveBuffer returns the
-// size of an adapter's, in bytes. Nodes that have a wire which was not added get none. The error names the node whose
+// size of an adapter's, in bytes. All of topology.Topology.BufferedLinks have wires. The error names the node whose
 // settings make no sense.
 func (p *Plane[F]) AddBuffers(receiveBuffer func(*topology.Node) int64) error {
 	nodes := map[string]*topology.Node{}
@@ -117,9 +119,6 @@ func (p *Plane[F]) AddBuffers(receiveBuffer func(*topology.Node) int64) error {
 		if n.Kind != topology.Host || len(n.Interfaces) == 0 || beside == nil && set.PFC == nil && set.ReceiveRate == nil {
 			continue
 		}
-		if !p.wired(n) {
-			continue
-		}
 		settings, err := mmu.AdapterSettings(p.topology, n, receiveBuffer(n), PlainRate)
 		if err == nil {
 			err = p.addBuffer(n, settings, mmu.ClassesOf(beside))
@@ -145,16 +144,6 @@ func (p *Plane[F]) bufferBeside(n *topology.Node, nodes map[string]*topology.Nod
 		}
 	}
 	return nil
-}
-
-// wired reports whether all links of a node have wires.
-func (p *Plane[F]) wired(n *topology.Node) bool {
-	for i := range n.Interfaces {
-		if p.wires[n.Interfaces[i].Link][0] == nil {
-			return false
-		}
-	}
-	return true
 }
 
 func (p *Plane[F]) addBuffer(n *topology.Node, settings mmu.Config, classes mmu.DSCPTable) error {

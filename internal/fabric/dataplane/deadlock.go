@@ -24,7 +24,7 @@ func (p *Plane[F]) findDeadlock(now time.Duration) {
 		}
 	}
 	cycle = slices.Concat(cycle[first:], cycle[:first])
-	found := bufferstats.Deadlock{AtUS: now.Seconds() * 1e6, Class: cycle[0].Class, Queues: p.endpoints(cycle)}
+	found := bufferstats.Deadlock{AtUS: (now - p.began).Seconds() * 1e6, Class: cycle[0].Class, Queues: p.endpoints(cycle)}
 	for _, known := range p.deadlocks {
 		if known.Class == found.Class && slices.Equal(known.Queues, found.Queues) {
 			return

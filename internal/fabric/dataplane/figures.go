@@ -21,9 +21,33 @@ func (p *Plane[F]) Figures() (all []bufferstats.Buffer) {
 	return all
 }
 
-// CountPauses adds the counters of the pauses of a class, of all interfaces.
+// Begin has all figures begin anew, as of the present instant, but for those of CountPauses.
+func (p *Plane[F]) Begin() {
+	p.began, p.deadlocks = p.clock.Now(), nil
+	for _, b := range p.buffers {
+		pauses := map[string]uint64{}
+		for class := range uint32(mmu.Classes) {
+			b.CountPauses(pauses, class)
+		}
+		b.earlier = pauses
+		b.model.Begin(p.began)
+		for i := range b.ports {
+			b.ports[i].lengths = [mmu.Classes]bufferstats.Lengths{}
+			for class := range mmu.Classes {
+				b.observe(p.began, i, class)
+			}
+		}
+	}
+}
+
+// CountPauses adds the counters of the pauses of a class, of all interfaces, since there is the buffer.
 func (b *Buffer[F]) CountPauses(to map[string]uint64, class uint32) {
 	now := b.plane.clock.Now()
+	for _, c := range []topology.PauseCounter{
+		topology.RxPause, topology.RxPauseDuration, topology.RxPauseTransition, topology.TxPause, topology.TxPauseDuration, topology.RxDiscards,
+	} {
+		to[c.Of(class)] += b.earlier[c.Of(class)]
+	}
 	for i := range b.node.Interfaces {
 		c := b.model.Counters(now, i, int(class))
 		to[topology.RxPause.Of(class)] += c.RxPause

@@ -35,6 +35,9 @@ func (b *Buffer[F]) ask(f mmu.PFC) {
 	b.progress(now)
 }
 
+// NoStorm is the text of an error, of a node that can have no storm.
+const NoStorm = "node %s: a storm has no effect where the adapter has no pfc and no switch beside it a buffer"
+
 // Storm has a host's adapter ask its neighbours to pause a class until an instant, whatever it receives, as broken
 // ones were found to do (SIGCOMM'16, "RDMA over Commodity Ethernet at Scale").
 func (b *Buffer[F]) Storm(class int, until time.Duration) {

@@ -173,6 +173,9 @@ func (w *Wire[F]) Settings() topology.Impairment { return w.model.Settings() }
 // Statistics returns the figures of the wire.
 func (w *Wire[F]) Statistics() linkstats.Statistics { return w.stats.Statistics(w.model) }
 
+// Carries reports whether the wire carries frames.
+func (w *Wire[F]) Carries() bool { return !w.down }
+
 // Carry has the wire carry frames, or lose what is on it and what comes.
 func (w *Wire[F]) Carry(frames bool) {
 	w.down = !frames

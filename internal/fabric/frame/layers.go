@@ -9,11 +9,12 @@ import (
 // Layers holds the offsets of the parts of a frame. They are the same in each of the wire
 // packets that a frame stands for.
 type Layers struct {
-	Payload int  // bytes before the payload of UDP or TCP, before that of IP if it is neither, or 14 if it is not IP
-	ECT     bool // the IP header permits marking (ECN-capable transport, RFC 3168)
-	RoCE    bool // it is UDP to the port of RoCEv2
+	Payload int   // bytes before the payload of UDP or TCP, before that of IP if it is neither, or 14 if it is not IP
+	Class   uint8 // the traffic class in the IP header; 0 of another packet
+	ECT     bool  // the IP header permits marking (ECN-capable transport, RFC 3168)
+	RoCE    bool  // it is UDP to the port of RoCEv2
 	ipv6    bool
-	l4      int // offset of the UDP header of RoCEv2 from the Ethernet header on
+	L4      int // offset of the header of UDP or TCP from the Ethernet header on; 0 without one
 }
 
 // Layers parses the frame's headers.
@@ -24,7 +25,8 @@ func (f *Frame) Layers() Layers {
 	if end == 0 {
 		return at
 	}
-	at.ECT = roce.IsECT(roce.ClassOf(p[ethernetLen:]))
+	at.Class = roce.ClassOf(p[ethernetLen:])
+	at.ECT = roce.IsECT(at.Class)
 	at.ipv6 = ipv6
 	at.Payload = min(end-HeaderLen, len(p))
 	if !first {
@@ -33,9 +35,10 @@ func (f *Frame) Layers() Layers {
 	switch rest := p[at.Payload:]; {
 	case proto == protoUDP && len(rest) >= udpLen:
 		at.RoCE = binary.BigEndian.Uint16(rest[2:]) == roce.Port
-		at.l4 = at.Payload
+		at.L4 = at.Payload
 		at.Payload += udpLen
 	case proto == protoTCP && len(rest) >= 20:
+		at.L4 = at.Payload
 		at.Payload += min(max(int(rest[12]>>4)*4, 20), len(rest))
 	}
 	return at
@@ -69,9 +72,9 @@ func (f *Frame) Reseal(packet []byte, at Layers) {
 	if !at.RoCE {
 		return
 	}
-	field := packet[at.l4+udpCsum:]
+	field := packet[at.L4+udpCsum:]
 	partial := f.bytes[offFlags]&needsCsum != 0
-	original := binary.BigEndian.Uint16(f.Packet()[at.l4+udpCsum:])
+	original := binary.BigEndian.Uint16(f.Packet()[at.L4+udpCsum:])
 	binary.BigEndian.PutUint16(field, 0)
 	if original == 0 && !partial {
 		return
@@ -80,7 +83,7 @@ func (f *Frame) Reseal(packet []byte, at Layers) {
 	if at.ipv6 {
 		pseudo = packet[ethernetLen+8 : ethernetLen+ipv6Len]
 	}
-	length := len(packet) - at.l4
+	length := len(packet) - at.L4
 	binary.BigEndian.PutUint16(field, fold(sum(pseudo)+protoUDP+uint64(length)))
-	complete(packet, at.l4, at.l4+udpCsum)
+	complete(packet, at.L4, at.L4+udpCsum)
 }

@@ -8,10 +8,10 @@ import (
 )
 
 // The packages that carry packets link nothing that packets do not need: not the NDKPI
-// provider, of which they know the packets' layout alone, no node, and no report.
+// provider, of which they know the packets' layout and the clock alone, no node, and no report.
 func TestImports(t *testing.T) {
 	const module = "github.com/ndklab/ndklab/"
-	layout := []string{"internal/provider/roce", "internal/provider/roce/mad"}
+	layout := []string{"internal/provider/roce", "internal/provider/roce/mad", "provider/clock"}
 	for _, of := range []string{"internal/fabric/linkem", "internal/fabric/linkstats", "internal/fabric/impair", "internal/fabric/frame"} {
 		out, err := exec.Command("go", "list", "-deps", module+of).Output()
 		if err != nil {

@@ -100,6 +100,10 @@ func (in *ingress) handle(n *line, i int, raw []byte, arrived time.Duration) {
 		n.stats.Counts.LostOverrun++
 		return
 	}
+	if n.wire != nil {
+		n.fabric.take(n, &f, i, arrived)
+		return
+	}
 	in.verdicts = in.verdicts[:0]
 	runs := in.decide(n, &f, arrived)
 	var whole *heldFrame
@@ -108,7 +112,7 @@ func (in *ingress) handle(n *line, i int, raw []byte, arrived time.Duration) {
 		whole = in.hold(n, f, i, arrived)
 	}
 	for i := range in.verdicts {
-		n.copyToTaps(&f, i, &in.verdicts[i], needed && whole == nil, arrived, in.offset)
+		n.copyToTaps(&f, i, nil, &in.verdicts[i], needed && whole == nil, arrived, in.offset)
 	}
 	if len(runs) > 0 {
 		in.egress.enqueue(n, runs, whole)

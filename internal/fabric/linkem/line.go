@@ -3,8 +3,10 @@ package linkem
 import (
 	"time"
 
+	"github.com/ndklab/ndklab/internal/fabric/dataplane"
 	"github.com/ndklab/ndklab/internal/fabric/impair"
 	"github.com/ndklab/ndklab/internal/fabric/linkstats"
+	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
 )
 
@@ -22,10 +24,26 @@ type line struct {
 	shared  *buffer       // the one that short frames go into at present, if any
 
 	stats linkstats.Collector
+
+	// Of a link at a switch with a packet buffer, whose frames are not in queue:
+	fabric   *fabric                  // nil: the link is at no such switch
+	wire     *dataplane.Wire[*packet] // of the fabric's plane
+	inbox    inbox                    // what came from the node at the line's beginning
+	departed []*packet                // that are to be sent to the node at its end
 }
 
 func newLine(k *link, direction int, model *impair.Direction) *line {
 	return &line{link: k, direction: direction, model: model, place: -1}
+}
+
+// set changes what the line does to packets to come.
+func (n *line) set(to topology.Impairment, now time.Duration) {
+	if n.wire != nil {
+		n.fabric.advance(now)
+		n.wire.Set(to)
+		return
+	}
+	n.model.Set(to, now)
 }
 
 // deliver accounts for packets that were sent.

@@ -2,6 +2,7 @@ package linkem
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/ndklab/ndklab/internal/fabric/impair"
@@ -13,7 +14,7 @@ import (
 type link struct {
 	name  string
 	state state
-	ports [2]*port
+	ports [2]*port // nil: the end is a switch with a packet buffer
 	lines [2]*line // [0] from ports[0] to ports[1], [1] back
 	taps  []*packetTap
 	idle  chan struct{} // closed, and nil, once no packet is on its way; nil unless somebody waits for that
@@ -30,6 +31,11 @@ const (
 	releasing state = "being released"
 	released  state = "released"
 )
+
+// open returns the ports that there are.
+func (k *link) open() []*port {
+	return slices.DeleteFunc(slices.Clone(k.ports[:]), func(p *port) bool { return p == nil })
+}
 
 // closeIfIdle closes idle if no packet is on its way.
 func (k *link) closeIfIdle() {
@@ -63,6 +69,9 @@ func (k *link) measure(since bool) (m [2]linkstats.Statistics, err error) {
 func (k *link) begin(now time.Duration, logged bool) error {
 	err := k.countOverruns()
 	for _, n := range k.lines {
+		if n.wire != nil {
+			now = n.fabric.clock.Now()
+		}
 		n.stats.Begin(n.model, now, logged)
 	}
 	return err
@@ -73,7 +82,7 @@ func (k *link) countOverruns() (err error) {
 	if k.state == detached {
 		return nil
 	}
-	for _, p := range k.ports {
+	for _, p := range k.open() {
 		err = errors.Join(err, p.countOverruns())
 	}
 	return err

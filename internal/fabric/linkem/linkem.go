@@ -49,8 +49,11 @@ package linkem
 import (
 	"context"
 	"os"
+	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/bufferstats"
+	"github.com/ndklab/ndklab/internal/fabric/dataplane"
 	"github.com/ndklab/ndklab/internal/fabric/linkstats"
 	"github.com/ndklab/ndklab/internal/fabric/relay"
 	"github.com/ndklab/ndklab/topology"
@@ -73,6 +76,12 @@ var (
 	methodLosses   = control.NewProcedure[uint64]("losses").WithFiles(1, 1)
 	methodTap      = control.NewProcedure[tapParams]("tap").WithFiles(2, 2) // lasts until the caller gives up
 	methodRelay    = control.NewProcedure[string]("relay").WithFiles(2, 2)  // a namespace and a directory
+	methodFabric   = control.NewProcedure[Fabric]("fabric")
+	methodCarry    = control.NewProcedure[carryParams]("carry")
+	methodRoutes   = control.NewProcedure[routesParams]("routes")
+	methodStorm    = control.NewProcedure[stormParams]("storm")
+	methodDeadlock = control.NewMethod[control.None, bufferstats.Deadlock]("deadlock")
+	methodBuffers  = control.NewMethod[control.None, BufferFigures]("buffers")
 	methodRelays   = control.NewMethod[control.None, map[string]relay.Counts]("relays")
 )
 
@@ -82,6 +91,7 @@ type Link struct {
 	Seed uint64 // the lab's
 	// Interfaces are the middles in the engine's network namespace: what comes
 	// in at [0] was sent by the link's first endpoint. Both have the link's MTU.
+	// One is "" where the end is a switch with a packet buffer: no frames of the kernel's come in there.
 	Interfaces [2]string
 	// Directions are the settings of the directions: [0] from Interfaces[0] to [1], [1] back.
 	Directions [2]topology.Impairment
@@ -218,6 +228,19 @@ type (
 		Since      bool                          `json:"since"`
 		Tolerances map[string]topology.Tolerance `json:"tolerances"` // by link
 	}
+	carryParams struct {
+		Link   string
+		Frames bool
+	}
+	routesParams struct {
+		Node   string
+		Routes []topology.Route
+	}
+	stormParams struct {
+		Node     string
+		Priority int
+		For      time.Duration
+	}
 	setParams struct {
 		Link      string
 		Direction int
@@ -228,6 +251,40 @@ type (
 		Snaplen int
 	}
 )
+
+// SetFabric describes the switches with a packet buffer, once, before links at them are attached.
+func (e *Engine) SetFabric(ctx context.Context, f Fabric) error {
+	return methodFabric.Call(ctx, e.conn, f)
+}
+
+// Carry has a link at a switch with a packet buffer carry frames, or lose them, as at first.
+func (e *Engine) Carry(ctx context.Context, link string, frames bool) error {
+	return methodCarry.Call(ctx, e.conn, carryParams{link, frames})
+}
+
+// SetRoutes has a router with a packet buffer forward by other routes than its topology's.
+func (e *Engine) SetRoutes(ctx context.Context, node string, routes []topology.Route) error {
+	return methodRoutes.Call(ctx, e.conn, routesParams{node, routes})
+}
+
+// Storm has the adapter of a host beside a switch with a packet buffer ask for pauses of a priority for some time, whatever it
+// receives.
+func (e *Engine) Storm(ctx context.Context, node string, priority int, length time.Duration) error {
+	return methodStorm.Call(ctx, e.conn, stormParams{node, priority, length})
+}
+
+// Deadlock waits for the next deadlock of packet buffers.
+func (e *Engine) Deadlock(ctx context.Context) (bufferstats.Deadlock, error) {
+	return methodDeadlock.Call(ctx, e.conn, nil)
+}
+
+// NoStorm is the text of Storm's error, of a node that can have none.
+const NoStorm = dataplane.NoStorm
+
+// Buffers returns the figures of packet buffers since Begin.
+func (e *Engine) Buffers(ctx context.Context) (BufferFigures, error) {
+	return methodBuffers.Call(ctx, e.conn, nil)
+}
 
 // Relay opens a relay of an interface of a network namespace, with its sockets
 // in a directory; see package relay. It lasts as long as the process.

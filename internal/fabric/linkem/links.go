@@ -50,9 +50,11 @@ func (t *linkTable) attach(a Link, ports [2]*port) error {
 	k.ports = ports
 	k.replay(t.log)
 	for i, n := range k.lines {
-		n.model.Set(a.Directions[i], t.now())
+		n.set(a.Directions[i], t.now())
 		n.to = ports[1-i]
-		ports[i].line = n
+		if ports[i] != nil {
+			ports[i].line = n
+		}
 	}
 	return nil
 }
@@ -67,6 +69,9 @@ func (t *linkTable) start(name string) (watches [2]*watch, err error) {
 	now := t.now()
 	k.state = started
 	for i, p := range k.ports {
+		if p == nil {
+			continue
+		}
 		p.empty = max(p.empty, now-maxHandover)
 		if watches[i] = p.other; p.other != nil {
 			p.other.update()
@@ -89,6 +94,9 @@ func (t *linkTable) release(name string) (idle <-chan struct{}, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if k.lines[0].wire != nil {
+		return nil, control.Errorf(control.Usage, "link %s is at a switch with a buffer, which the kernel does not carry", name)
+	}
 	for _, n := range k.lines {
 		n.model.Set(topology.Impairment{}, t.now())
 		n.model.Replay(nil) // decisions that are recorded for later would keep the link from being idle
@@ -110,6 +118,21 @@ func (t *linkTable) released(name string, watches [2]*watch) error {
 	return nil
 }
 
+// carry has a link at a switch with a packet buffer carry frames, or lose them.
+func (t *linkTable) carry(c carryParams) error {
+	k, err := t.find(c.Link, attached, started)
+	if err != nil {
+		return err
+	}
+	for _, n := range k.lines {
+		if n.wire == nil {
+			return control.Errorf(control.Usage, "link %s is at no switch with a buffer", c.Link)
+		}
+		n.fabric.carry(n, c.Frames)
+	}
+	return nil
+}
+
 // set changes the settings of a direction. A link that is being released is started again.
 func (t *linkTable) set(s setParams) error {
 	k, err := t.find(s.Link, attached, started, releasing, detached)
@@ -126,7 +149,7 @@ func (t *linkTable) set(s setParams) error {
 		k.state = started
 		k.replay(t.log)
 	}
-	k.lines[s.Direction].model.Set(s.Settings, t.now())
+	k.lines[s.Direction].set(s.Settings, t.now())
 	return nil
 }
 
@@ -137,7 +160,7 @@ func (t *linkTable) detach(name string) (*link, error) {
 		return nil, err
 	}
 	t.drain(k)
-	for _, p := range k.ports {
+	for _, p := range k.open() {
 		if err := t.poller.remove(p); err != nil {
 			return nil, fmt.Errorf("link %s: %w", name, err)
 		}
@@ -153,9 +176,15 @@ func (t *linkTable) detach(name string) (*link, error) {
 // and the kernel did not forward is forwarded first.
 func (t *linkTable) drain(k *link) {
 	for i, p := range k.ports {
+		n := k.lines[i]
+		if n.wire != nil {
+			n.fabric.carry(n, false)
+			n.to = nil
+			continue
+		}
 		for k.state == released && t.ingress.receive(p) {
 		}
-		t.egress.flush(k.lines[i], k.state == released)
+		t.egress.flush(n, k.state == released)
 	}
 }
 
@@ -178,7 +207,7 @@ func (t *linkTable) takeWaiting(name string) bool {
 	if err != nil {
 		return false
 	}
-	for _, p := range k.ports {
+	for _, p := range k.open() {
 		for n := 0; n < takeBatches && t.ingress.receive(p); n++ {
 		}
 	}
@@ -199,7 +228,7 @@ func (t *linkTable) close() {
 		if k.state == detached {
 			continue
 		}
-		for _, p := range k.ports {
+		for _, p := range k.open() {
 			turn <- struct{}{}
 			closers.Go(func() {
 				p.close()

@@ -18,6 +18,7 @@ type loop struct {
 	ingress  ingress      // receives, decides and enqueues
 	egress   egress       // sends
 	links    linkTable    // the links and their states
+	fabric   *fabric      // switches with packet buffers; nil: there is none
 	closing  bool         // the thread is to end
 }
 
@@ -76,6 +77,7 @@ func (l *loop) run() error {
 			}
 		}
 		l.poller.more = more
+		l.fabric.run()
 		l.egress.sendDue()
 	}
 	return nil

@@ -15,6 +15,7 @@ type poller struct {
 	fd         int             // epoll instance
 	ports      map[int32]*port // that frames are taken from, by descriptor
 	departures *departures
+	fabric     *fabric // nil: there is none
 	stream     *stream
 	host       host
 
@@ -92,14 +93,14 @@ func (w *poller) wait() (events int, err error) {
 	if w.coalesces(began) {
 		return w.sleep(coalesceTime)
 	}
-	departures := *w.departures
-	if len(departures) == 0 {
+	due, ok := w.next()
+	if !ok {
 		if w.framesCanWait() {
 			return w.sleep(coalesceTime)
 		}
 		return w.block(nil)
 	}
-	left := departures[0].release - began
+	left := due - began
 	// The kernel may stretch a wait by a thousandth (fs/select.c,
 	// select_estimate_accuracy) unless the thread has real-time priority.
 	sleep := left - left/512 - min(w.early, max(w.credit, 0))
@@ -133,14 +134,25 @@ func (w *poller) adapt(late time.Duration) {
 // coalesces reports whether the thread sleeps for coalesceTime rather than until the next
 // frame or departure.
 func (w *poller) coalesces(now time.Duration) bool {
-	departures := *w.departures
-	return w.stream.goesOn(now) && w.host.saturated(now, w.delayed()) && !w.more && (len(departures) == 0 || departures[0].release > now)
+	due, ok := w.next()
+	return w.stream.goesOn(now) && w.fabric == nil && w.host.saturated(now, w.delayed()) && !w.more && (!ok || due > now)
+}
+
+// next returns when something is due next; false if nothing is.
+func (w *poller) next() (due time.Duration, ok bool) {
+	due, ok = w.fabric.deadline()
+	if departures := *w.departures; len(departures) > 0 && (!ok || departures[0].release < due) {
+		return departures[0].release, true
+	}
+	return due, ok
 }
 
 // framesCanWait reports whether frames that arrive can wait for coalesceTime: during a
 // stream, where every link delays them by longer. Then the thread wakes for departures
 // alone, and packets leave as punctually as if it woke for each frame.
-func (w *poller) framesCanWait() bool { return w.stream.runs && !w.more && w.delayed() }
+func (w *poller) framesCanWait() bool {
+	return w.stream.runs && w.fabric == nil && !w.more && w.delayed()
+}
 
 // delayed reports whether every link delays packets by more than coalesceTime.
 func (w *poller) delayed() bool {

@@ -13,6 +13,7 @@ type run struct {
 	first, count int32
 	order        uint32 // place in the order of arrival, which orders those that depart at the same time; it wraps
 	mark         bool   // they bear Congestion Experienced
+	routed       bool   // their headers are not the frame's
 }
 
 // before reports whether r leaves before s.

@@ -60,7 +60,7 @@ func (s *sender) fill(n *line, now time.Duration) (messages int) {
 func (s *sender) message(i int, r *run) int {
 	f, first, count := &r.held.frame, int(r.first), int(r.count)
 	v := &s.vectors[i]
-	if count == f.Segments() && !r.mark {
+	if count == f.Segments() && !r.mark && !r.routed {
 		whole := f.Bytes()
 		v[0].Base = &whole[0]
 		v[0].SetLen(len(whole))

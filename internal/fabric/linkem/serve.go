@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/bufferstats"
 	"github.com/ndklab/ndklab/internal/fabric/linkstats"
 )
 
@@ -73,6 +74,12 @@ func (s *service) requests() *control.Mux {
 	methodRecorded.Handle(&mux, s.recorded)
 	methodReplay.Handle(&mux, s.replay)
 	methodLosses.Handle(&mux, s.writeLosses)
+	methodFabric.Handle(&mux, s.setFabric)
+	methodCarry.Handle(&mux, s.carry)
+	methodRoutes.Handle(&mux, s.setRoutes)
+	methodStorm.Handle(&mux, s.storm)
+	methodDeadlock.Handle(&mux, s.deadlock)
+	methodBuffers.Handle(&mux, s.buffers)
 	methodRelay.Handle(&mux, s.relays.serve)
 	methodRelays.Handle(&mux, s.relays.counts)
 	return &mux
@@ -86,13 +93,16 @@ func (s *service) attach(_ context.Context, _ *control.Request, a Link) error {
 	}
 	var ports [2]*port
 	for i, name := range a.Interfaces {
+		if name == "" {
+			continue
+		}
 		other := ""
 		if a.Joined {
 			other = a.Interfaces[1-i]
 		}
 		p, err := openPort(name, other)
 		if err != nil {
-			if i == 1 {
+			if i == 1 && ports[0] != nil {
 				ports[0].close()
 			}
 			return fmt.Errorf("link %s: %w", a.Name, err)
@@ -111,8 +121,7 @@ func (s *service) attach(_ context.Context, _ *control.Request, a Link) error {
 		return err
 	})
 	if err != nil {
-		ports[0].close()
-		ports[1].close()
+		closePorts(ports)
 	} else if a.Joined {
 		go s.takeWhileJoined(a.Name)
 	}
@@ -138,6 +147,14 @@ func (s *service) set(_ context.Context, _ *control.Request, params setParams) e
 }
 
 func (s *service) begin(context.Context, *control.Request, control.None) error {
+	if err := s.commands.do(func() error {
+		if s.fabric != nil {
+			s.fabric.begin()
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
 	return s.eachLink(func(k *link) error { return k.begin(s.links.now(), s.ingress.recorder != nil || s.links.log != nil) })
 }
 
@@ -226,9 +243,17 @@ func (s *service) detach(_ context.Context, _ *control.Request, name string) (me
 	if err != nil {
 		return measured, err
 	}
-	ports[0].close()
-	ports[1].close()
+	closePorts(ports)
 	return measured, nil
+}
+
+// closePorts closes those that there are.
+func closePorts(ports [2]*port) {
+	for _, p := range ports {
+		if p != nil {
+			p.close()
+		}
+	}
 }
 
 func (s *service) measure(_ context.Context, _ *control.Request, params measureParams) (map[string][2]linkstats.Statistics, error) {
@@ -246,6 +271,61 @@ func (s *service) measure(_ context.Context, _ *control.Request, params measureP
 		return nil, err
 	}
 	return all, nil
+}
+
+func (s *service) setFabric(_ context.Context, _ *control.Request, d Fabric) error {
+	return s.commands.do(func() (err error) {
+		if s.fabric != nil {
+			return control.Errorf(control.Usage, "the engine has its fabric already")
+		}
+		if s.fabric, err = newFabric(&d, s.loop); err != nil {
+			return err
+		}
+		s.poller.fabric = s.fabric
+		return nil
+	})
+}
+
+func (s *service) carry(_ context.Context, _ *control.Request, params carryParams) error {
+	return s.commands.do(func() error { return s.links.carry(params) })
+}
+
+func (s *service) setRoutes(_ context.Context, _ *control.Request, params routesParams) error {
+	return s.commands.do(func() error { return s.fabric.setRoutes(params) })
+}
+
+func (s *service) storm(_ context.Context, _ *control.Request, params stormParams) error {
+	return s.commands.do(func() error { return s.fabric.storm(params) })
+}
+
+func (s *service) deadlock(ctx context.Context, _ *control.Request, _ control.None) (d bufferstats.Deadlock, err error) {
+	var found <-chan bufferstats.Deadlock
+	err = s.commands.do(func() error {
+		if s.fabric == nil {
+			return control.Errorf(control.Usage, "the engine has no fabric")
+		}
+		found = s.fabric.deadlocks
+		return nil
+	})
+	if err != nil {
+		return d, err
+	}
+	select {
+	case d = <-found:
+		return d, nil
+	case <-ctx.Done():
+		return d, ctx.Err()
+	}
+}
+
+func (s *service) buffers(context.Context, *control.Request, control.None) (r BufferFigures, err error) {
+	err = s.commands.do(func() error {
+		if s.fabric != nil {
+			r = s.fabric.figures()
+		}
+		return nil
+	})
+	return r, err
 }
 
 // eachLink calls do for each link, one at a time so as not to hold packets up.

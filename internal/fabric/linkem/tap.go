@@ -28,11 +28,15 @@ type packetTap struct {
 }
 
 // copyToTaps copies wire packet i of a frame that arrived to the link's taps, with what was
-// decided on it, and whether there was no memory to hold it. offset is what
+// decided on it, and whether there was no memory to hold it. of is the packet in a fabric, which is no
+// longer as in the frame; nil: it is. offset is what
 // instants lack to the wall clock, ns.
-func (n *line) copyToTaps(f *frame.Frame, i int, v *impair.Verdict, overrun bool, arrived time.Duration, offset int64) {
+func (n *line) copyToTaps(f *frame.Frame, i int, of *packet, v *impair.Verdict, overrun bool, arrived time.Duration, offset int64) {
 	for _, t := range n.link.taps {
 		t.packet = f.AppendPacket(t.packet[:0], i)
+		if of != nil {
+			of.change(t.packet)
+		}
 		p := tap.Packet{Direction: n.direction, Stamp: int64(arrived) + offset, Missed: t.missed, Comment: comment(v), Size: len(t.packet), Frame: t.packet}
 		if t.snaplen > 0 {
 			p.Frame = p.Frame[:min(t.snaplen, len(p.Frame))]

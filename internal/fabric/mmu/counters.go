@@ -36,3 +36,17 @@ func (s *Switch[P]) Counters(now time.Duration, port, class int) Counters {
 	}
 	return c
 }
+
+// Begin has all counters begin anew. A pause that lasts counts from now on.
+func (s *Switch[P]) Begin(now time.Duration) {
+	s.advance(now)
+	s.peak = s.queued
+	for i := range s.ports {
+		p := &s.ports[i]
+		for class := range Classes {
+			q, in := &p.queues[class], &p.ingress[class]
+			q.counters = Counters{QueuePeak: q.bytes, IngressPeak: in.held + in.headroom, HeadroomPeak: in.headroom}
+			q.pausedAt, in.toldAt = max(q.pausedAt, now), max(in.toldAt, now)
+		}
+	}
+}

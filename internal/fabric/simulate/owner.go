@@ -97,14 +97,14 @@ func (n *network) Overflowed(b *dataplane.Buffer[*frame]) {
 }
 
 func (n *network) Deadlocked(d bufferstats.Deadlock) {
-	n.tell(event.Event{Kind: event.Deadlock, Text: fmt.Sprintf("deadlock in class %d: %s", d.Class, d.Cycle())})
+	n.tell(event.Event{Kind: event.Deadlock, Text: d.String()})
 }
 
 // storm begins a storm of a host's adapter.
 func (n *network) storm(name string, s *topology.Storm) error {
 	b := n.plane.Buffer(name)
 	if b == nil {
-		return fmt.Errorf("node %s: a storm has no effect where the adapter has no pfc and no switch beside it a buffer", name)
+		return fmt.Errorf(dataplane.NoStorm, name)
 	}
 	b.Storm(int(s.Priority), n.clock.Now()+s.For)
 	return nil

@@ -1,8 +1,6 @@
 package simulate
 
 import (
-	"encoding/binary"
-	"hash/fnv"
 	"math"
 	"net/netip"
 
@@ -72,63 +70,9 @@ func (n *network) next(at *node, to netip.Addr, flow roce.Flow) (face *topology.
 	if p, own := n.places[to]; own && p.node == at {
 		return p.face, to, true
 	}
-	bits := -1
-	for i := range at.spec.Interfaces {
-		if n.topo.Convergence > 0 && !n.links[at.spec.Interfaces[i].Link].on {
-			continue // as the kernel does (node.Config.Reroutes)
-		}
-		for _, a := range at.spec.Interfaces[i].Addresses {
-			if a.Bits() > bits && a.Masked().Contains(to) {
-				face, via, bits = &at.spec.Interfaces[i], to, a.Bits()
-			}
-		}
-	}
-	var route *topology.Route
-	for i := range at.routes {
-		if r := &at.routes[i]; r.To.Bits() > bits && r.To.Contains(to) {
-			route, bits = r, r.To.Bits()
-		}
-	}
-	if route == nil {
-		return face, via, face != nil
-	}
-	live := make([]netip.Addr, 0, len(route.Via))
-	for _, hop := range route.Via {
-		if f := at.toward(hop); f != nil && n.links[f.Link].on {
-			live = append(live, hop)
-		}
-	}
-	if len(live) == 0 {
-		live = route.Via
-	}
-	via = live[share(at.seed, flow)%uint64(len(live))]
-	face = at.toward(via)
-	return face, via, face != nil
-}
-
-// toward is the node's interface in whose subnet an address is; nil if there is none.
-func (n *node) toward(to netip.Addr) *topology.Interface {
-	for i := range n.spec.Interfaces {
-		for _, a := range n.spec.Interfaces[i].Addresses {
-			if a.Masked().Contains(to) {
-				return &n.spec.Interfaces[i]
-			}
-		}
-	}
-	return nil
-}
-
-// share is a hash of a flow. Ports count, so that the queue pairs between two hosts
-// part, and each node hashes otherwise, as in a lab (node.Config.Routes), though not by
-// the kernel's function.
-func share(seed uint64, flow roce.Flow) uint64 {
-	h := fnv.New64a()
-	local, remote := flow.Local.As16(), flow.Remote.As16()
-	h.Write(local[:]) // a hash.Hash never fails
-	h.Write(remote[:])
-	h.Write(binary.LittleEndian.AppendUint64(nil, seed))
-	h.Write(binary.LittleEndian.AppendUint16(nil, flow.SourcePort))
-	return h.Sum64() >> 1 // the lowest bit of this hash says little
+	up := func(link int) bool { return n.links[link].on }
+	f := dataplane.Flow{From: flow.Local, To: to, Port: flow.SourcePort}
+	return dataplane.NextHop(at.spec, at.routes, f, at.seed, n.topo.Convergence > 0, up)
 }
 
 // cross is the wires from one, on which frames leave a host or router, to another, on
