@@ -223,8 +223,26 @@ func (r *nodeReader) fitsBuffer(n nodeMap, all layers[nodeMap]) {
 			r.errorf(at, "%s is given to %s, which is a host, expected a switch or router: a host's adapter has pfc", key, n.Name)
 		case all.find("buffer").at == nil:
 			r.errorf(at, "%s is given to %s without buffer, expected that key beside it, such as buffer: hpcc", key, n.Name)
-		case key == "buffer":
-			r.needSimulation(n.Name, at, "a node has a shared buffer")
+		case key == "buffer" && n.SpanningTree:
+			r.needSimulation(n.Name, at, "a switch has stp and a shared buffer", "one of them in a lab: a simulation (--simulate) has both")
+		}
+	}
+}
+
+// needsOfBuffers notes what of a complete lab takes a simulation: a series of rates alone, and netem where packets wait in
+// a buffer of the link engine.
+func (r *reader) needsOfBuffers(t *Topology) {
+	buffered := t.BufferedLinks()
+	if t.Series != nil && !slices.Contains(buffered, true) {
+		r.simulated = append(r.simulated, Need{"", "the lab has a series, and no buffer", t.Series.Place, "one such as buffer: hpcc in a lab, whose series has queues and pauses: a simulation (--simulate) has the rates of queue pairs, too"})
+	}
+	for i := range t.Links {
+		if l := &t.Links[i]; buffered[i] && l.Engine == Netem {
+			at := l.Endpoints[0]
+			if at.External() {
+				at = l.Endpoints[1]
+			}
+			r.simulated = append(r.simulated, Need{at.Node, "engine: netem is of a link at a buffer", l.EngineAt, "engine: linkem in a lab, which carries the buffer"})
 		}
 	}
 }

@@ -80,7 +80,6 @@ func (r *eventReader) event(m *mapping[eventMap]) Event {
 			storm.Priority = defaultStorm
 		}
 		r.hasAdapter(m.word("storm"))
-		r.needSimulation(m.word("storm").is, m.place("storm"), "an adapter has a storm of pauses")
 		e.Storm = &storm
 	case m.ok("snapshot"):
 		at := m.place("snapshot")

@@ -15,6 +15,7 @@ type Need struct {
 	Node  string // that has it; "": the lab
 	What  string // in words
 	Place Place
+	Want  string `json:",omitempty"` // what is expected instead; "": what Refuse is told
 }
 
 // Refuse returns an error for each of some needs, with what is expected instead, in the order of the file;
@@ -25,7 +26,7 @@ func Refuse(needs []Need, expected string) error {
 	}
 	found := make(ErrorList, len(needs))
 	for i, n := range needs {
-		found[i] = Error{File: n.Place.File, Line: n.Place.Line, Column: n.Place.Column, Message: n.What + ", expected " + expected}
+		found[i] = Error{File: n.Place.File, Line: n.Place.Line, Column: n.Place.Column, Message: n.What + ", expected " + cmp.Or(n.Want, expected)}
 	}
 	slices.SortStableFunc(found, func(a, b Error) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
@@ -35,10 +36,10 @@ func Refuse(needs []Need, expected string) error {
 
 // need notes what takes a machine.
 func (r *reader) need(node string, at *yaml.Node, what string) {
-	r.needs = append(r.needs, Need{node, what, r.place(at)})
+	r.needs = append(r.needs, Need{Node: node, What: what, Place: r.place(at)})
 }
 
-// needSimulation notes what takes a simulation.
-func (r *reader) needSimulation(node string, at *yaml.Node, what string) {
-	r.simulated = append(r.simulated, Need{node, what, r.place(at)})
+// needSimulation notes what takes a simulation, and what a lab has instead.
+func (r *reader) needSimulation(node string, at *yaml.Node, what, want string) {
+	r.simulated = append(r.simulated, Need{node, what, r.place(at), want})
 }

@@ -29,8 +29,8 @@ topology:
 		nodes []string
 		want  []Need
 	}{
-		{nil, []Need{{"a", exec, at(5, 13)}, {"b", health, at(9, 20)}, {"c", exec, at(5, 13)}, {"b", outside, at(13, 29)}}},
-		{[]string{"a", "c"}, []Need{{"a", exec, at(5, 13)}, {"c", exec, at(5, 13)}}},
+		{nil, []Need{{"a", exec, at(5, 13), ""}, {"b", health, at(9, 20), ""}, {"c", exec, at(5, 13), ""}, {"b", outside, at(13, 29), ""}}},
+		{[]string{"a", "c"}, []Need{{"a", exec, at(5, 13), ""}, {"c", exec, at(5, 13), ""}}},
 	} {
 		topo, err := ParseWith(Options{Nodes: c.nodes}, "x.yaml", []byte(file))
 		if err != nil {
@@ -42,39 +42,49 @@ topology:
 	}
 }
 
-// TestNeedsSimulation has the place of all that a lab has not got. An empty list of pauses is nothing.
+// TestNeedsSimulation has the place of all that a lab has not got, and what it has instead.
 func TestNeedsSimulation(t *testing.T) {
-	const file = `
+	const buffers = `
 topology:
-  defaults: {adapter: {pfc: [3]}}
+  defaults: {adapter: {turnaround: 1us}}
   kinds:
     tor: {kind: switch, buffer: hpcc}
-  groups:
-    idle: {adapter: {pfc: []}}
   nodes:
-    a:
-    b: {adapter: {pfc: [4], receive_rate: 1gbit, turnaround: 1us}}
-    c: {group: idle}
-    s: {kind: tor}
-    u: {kind: tor, buffer: sonic, priorities: {lossless: []}}
+    a: {adapter: {receive_rate: 1gbit}}
+    b: {adapter: {pfc: [3]}}
+    s: {kind: tor, stp: true}
+    u: {kind: tor}
+    r: {kind: router, buffer: sonic, port: {rate: 1gbit}}
   links:
-    - {endpoints: ["a:eth0", "b:eth0"]}
-timeline: [
-  {at: 1s, storm: a, for: 1s},
-  {at: 1s, storm: b, for: 1s}]
+    - {endpoints: ["a:eth0", "b:eth0"], engine: netem}
+    - {endpoints: ["b:eth1", "u:e0"], rate: 1gbit}
+    - {endpoints: ["r:e0", "u:e1"], rate: 1gbit}
+timeline: [{at: 1s, storm: b, for: 1s}]
 series: 1ms
 `
-	storm, series := "an adapter has a storm of pauses", "the lab has a series"
+	const none = `
+topology: {nodes: {a: , b: }, links: [{endpoints: ["a:eth0", "b:eth0"], engine: netem}]}
+series: 1ms
+`
 	at := func(line, column int) Place { return Place{"x.yaml", line, column} }
-	pfc, buffer := "an adapter has pfc", "a node has a shared buffer"
+	const (
+		stp    = "one of them in a lab: a simulation (--simulate) has both"
+		linkem = "engine: linkem in a lab, which carries the buffer"
+		queues = "one such as buffer: hpcc in a lab, whose series has queues and pauses: a simulation (--simulate) has the rates of queue pairs, too"
+	)
 	for _, c := range []struct {
+		file  string
 		nodes []string
 		want  []Need
 	}{
-		{nil, []Need{{"a", pfc, at(3, 29)}, {"b", pfc, at(10, 24)}, {"b", "an adapter has receive_rate", at(10, 43)}, {"b", "an adapter has turnaround", at(10, 62)}, {"s", buffer, at(5, 33)}, {"u", buffer, at(13, 28)}, {"a", storm, at(17, 19)}, {"b", storm, at(18, 19)}, {"", series, at(19, 9)}}},
-		{[]string{"b", "c", "u"}, []Need{{"b", pfc, at(10, 24)}, {"b", "an adapter has receive_rate", at(10, 43)}, {"b", "an adapter has turnaround", at(10, 62)}, {"u", buffer, at(13, 28)}, {"b", storm, at(18, 19)}, {"", series, at(19, 9)}}},
+		{buffers, nil, []Need{
+			{"s", "a switch has stp and a shared buffer", at(5, 33), stp},
+			{"a", "engine: netem is of a link at a buffer", at(13, 49), linkem},
+		}},
+		{buffers, []string{"b", "u"}, []Need{}},
+		{none, nil, []Need{{"", "the lab has a series, and no buffer", at(3, 9), queues}}},
 	} {
-		topo, err := ParseWith(Options{Nodes: c.nodes}, "x.yaml", []byte(file))
+		topo, err := ParseWith(Options{Nodes: c.nodes}, "x.yaml", []byte(c.file))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,8 +99,8 @@ func TestRefuse(t *testing.T) {
 	if err := Refuse(nil, "nothing"); err != nil {
 		t.Error(err)
 	}
-	err := Refuse([]Need{{"b", "late", Place{"x.yaml", 3, 1}}, {"a", "early", Place{"x.yaml", 2, 5}}, {"c", "late", Place{"x.yaml", 3, 1}}, {"c", "other", Place{"x.yaml", 3, 1}}}, "none")
-	const want = "x.yaml:2:5: early, expected none\nx.yaml:3:1: late, expected none\nx.yaml:3:1: other, expected none"
+	err := Refuse([]Need{{"b", "late", Place{"x.yaml", 3, 1}, ""}, {"a", "early", Place{"x.yaml", 2, 5}, ""}, {"c", "late", Place{"x.yaml", 3, 1}, ""}, {"c", "other", Place{"x.yaml", 3, 1}, "less"}}, "none")
+	const want = "x.yaml:2:5: early, expected none\nx.yaml:3:1: late, expected none\nx.yaml:3:1: other, expected less"
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

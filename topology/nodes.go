@@ -123,14 +123,6 @@ func (r *nodeReader) node(n named[*mapping[nodeMap]]) nodeMap {
 	if of == Host {
 		blocks := append(slices.Clip(is.adapter), r.defaults.adapter)
 		is.Adapter = resolveAdapter(r.reader, blocks)
-		if list := is.Adapter.PFC; list != nil && len(*list) > 0 {
-			r.needSimulation(n.name.is, blocks.find("pfc").at, "an adapter has pfc")
-		}
-		for _, key := range []string{"receive_rate", "turnaround"} {
-			if given := blocks.find(key); given.ok {
-				r.needSimulation(n.name.is, given.at, "an adapter has "+key)
-			}
-		}
 	} else {
 		is.CPU, is.Memory, is.PIDs, is.NoVerbs = 0, 0, 0, false
 	}

@@ -90,9 +90,7 @@ func (r *reader) resolve(lab *mapping[labMap]) *Topology {
 	t.Checks = l.checks(m.checks)
 	t.Baseline = baseline(r, m.baseline, t)
 	t.Captures = l.captures(m.topology.links, m.captures)
-	if t.Series != nil {
-		r.simulated = append(r.simulated, Need{"", "the lab has a series", t.Series.Place})
-	}
+	r.needsOfBuffers(t)
 	t.Needs, t.NeedsSimulation = r.needs, r.simulated
 	if r.Nodes != nil && len(r.errors) == 0 {
 		leaveOut(r, t, m.topology)

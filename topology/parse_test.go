@@ -438,9 +438,9 @@ timeline:
 					at("eth2", 2, 0, "10.7.0.1/24"),
 				}}},
 				Needs: []Need{
-					{"a", "a link leads outside the lab", Place{"some/where/x.ndklab.yaml", 5, 30}},
-					{"a", "a link leads outside the lab", Place{"some/where/x.ndklab.yaml", 6, 19}},
-					{"a", "a link leads outside the lab", Place{"some/where/x.ndklab.yaml", 7, 73}},
+					{"a", "a link leads outside the lab", Place{"some/where/x.ndklab.yaml", 5, 30}, ""},
+					{"a", "a link leads outside the lab", Place{"some/where/x.ndklab.yaml", 6, 19}, ""},
+					{"a", "a link leads outside the lab", Place{"some/where/x.ndklab.yaml", 7, 73}, ""},
 				},
 				Externals: []Interface{
 					at("tap0", 0, 1, "10.0.0.2/24 fd6e:646b:1::2/64"),

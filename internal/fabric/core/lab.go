@@ -139,13 +139,14 @@ func (l *Lab) setTopology(t *topology.Topology) {
 		l.nodes = append(l.nodes, n)
 		l.byName[spec.Name] = n
 	}
+	buffered := t.BufferedLinks()
 	for i := range t.Links {
 		spec := &t.Links[i]
 		k := links[spec.Endpoints]
 		if k == nil || k.spec.Number != spec.Number {
 			k = newLink(l, spec)
 		}
-		k.index, k.spec = i, spec
+		k.index, k.spec, k.buffered = i, spec, buffered[i]
 		for end, e := range spec.Endpoints {
 			k.nodes[end], k.bridges[end] = l.byName[e.Node], l.switchOf(e.Node)
 		}

@@ -15,6 +15,7 @@ type link struct {
 	lab       *Lab
 	index     int // in Topology.Links
 	spec      *topology.Link
+	buffered  bool       // packets wait in a buffer, which only the engine has
 	nodes     [2]*node   // at its ends; nil: a switch, or outside
 	bridges   [2]*bridge // at its ends; nil: a node, or outside
 	scheduled bool       // it is in Lab.worklist
@@ -57,6 +58,9 @@ func (k *link) name() string { return k.spec.Endpoints[0].String() }
 func (k *link) notify(kind, format string, args ...any) {
 	k.lab.notify(Notify{Kind: kind, Link: k.name(), Text: fmt.Sprintf(format, args...)})
 }
+
+// needsEngine reports whether its engine has to carry the link.
+func (k *link) needsEngine() bool { return k.buffered || k.asked.impaired() }
 
 // whole reports whether both ends of the link are there.
 func (k *link) whole() bool { return k.made[0] && k.made[1] }
@@ -165,7 +169,7 @@ func (k *link) next() (a Action, found func()) {
 		return Disconnect{k.spec}, func() { k.carry(false) }
 	case !ready:
 		return nil, nil
-	case !k.engine && k.asked.impaired():
+	case !k.engine && k.needsEngine():
 		asked := k.asked.impairments
 		return Impair{k.spec, asked}, func() { k.engine, k.impairs = true, asked }
 	}
@@ -278,7 +282,7 @@ func (k *link) actionFailed(a Action, err error) {
 // as long as the longest delay or queue that the link had. If the link is impaired again meanwhile, it stays with its
 // engine.
 func (k *link) advanceRelease() {
-	if !k.engine || k.asked.impaired() || !k.whole() {
+	if !k.engine || k.needsEngine() || !k.whole() {
 		k.idle = false
 		k.answerPlain()
 		return

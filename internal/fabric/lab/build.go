@@ -22,11 +22,15 @@ func (s *Supervisor) build(ctx context.Context, params startParams, files []*os.
 		if err := s.links.configureExternals(ctx, params.Topology); err != nil {
 			return fmt.Errorf("configure the externals: %w", err)
 		}
+		if err := s.links.setFabric(ctx, params.Topology); err != nil {
+			return fmt.Errorf("switches with a buffer: %w", err)
+		}
 		if err := s.decisions.open(ctx, params, files); err != nil {
 			return fmt.Errorf("log of decisions: %w", err)
 		}
 		return nil
 	}
+	s.links.noteRouters(params.Topology)
 	s.driver.mu.Lock()
 	s.core, s.started = core.New(params.Topology), time.Now()
 	s.driver.mu.Unlock()

@@ -160,6 +160,8 @@ func (a *linkAPI) openCapture(spec *topology.Link, end int) (*os.File, error) {
 	var namespace *os.File
 	e := spec.Endpoints[end]
 	switch {
+	case a.links.hasBuffer(e.Node):
+		return nil, control.Errorf(control.Usage, atBuffer, "capture", e, "capture the link, or the interface of a node beside the switch")
 	case a.links.switchOf(e.Node) != nil:
 		return capture.Open(link.Port(spec.Number, end)) // in our own
 	case e.External():

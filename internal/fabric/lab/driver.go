@@ -146,7 +146,7 @@ func (d *driver) action(a core.Action) func() core.Done {
 		return failing(func() error { return d.links.awaitTree(topo, a) })
 	}
 	if act := d.nodes.action(a); act != nil {
-		return act
+		return d.links.routing(a, act)
 	}
 	if act := d.links.action(a); act != nil {
 		return act

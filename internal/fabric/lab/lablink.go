@@ -171,6 +171,9 @@ func (l *labLink) connect() error {
 			return err
 		}
 	}
+	if err := l.carry(true); err != nil {
+		return err
+	}
 	l.connected = true
 	return nil
 }
@@ -181,7 +184,7 @@ func (l *labLink) disconnect() error {
 	if err := l.part(); err != nil {
 		return err
 	}
-	if err := l.network.Down(l.spec.Number); err != nil {
+	if err := errors.Join(l.carry(false), l.network.Down(l.spec.Number)); err != nil {
 		return err
 	}
 	l.up, l.connected = false, false

@@ -28,6 +28,8 @@ type linkDriver struct {
 	mu       sync.Mutex       // guards what follows
 	links    map[int]*labLink // by topology.Link.Number
 	switches map[string]*labSwitch
+	routes   map[string][]topology.Route // by router with a packet buffer
+	buffered map[int]bool                // by topology.Link.Number: links that the engine carries as long as they are there (buffers.go)
 }
 
 // action returns how to carry out an action on a link; nil if it is none.
@@ -106,7 +108,7 @@ func (d *linkDriver) ends(spec *topology.Link) (ends [2]link.End) {
 		if e.External() {
 			ends[end].Outside = d.externals[e.Interface].namespace
 		} else if sw := d.switchOf(e.Node); sw != nil {
-			ends[end].Bridge = sw.bridge
+			ends[end].Bridge, ends[end].Stub = sw.bridge, sw.bridge == nil
 		} else if l := d.nodes.life(e.Node); l != nil { // else it is still to be started
 			ends[end].PID = l.agent.PID()
 		}

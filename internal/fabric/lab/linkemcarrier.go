@@ -28,10 +28,16 @@ func (c linkemCarrier) attach(l *labLink, asked [2]topology.Impairment) error {
 	}
 	ctx := context.Background() // the engine's end ends it
 	atOnce := !l.joined && len(l.taps) == 0
+	var interfaces [2]string
+	for end, is := range l.ends(l.spec) {
+		if !is.Stub {
+			interfaces[end] = link.Middle(l.spec.Number, end)
+		}
+	}
 	err = engine.Attach(ctx, linkem.Link{
 		Name:       l.name(),
 		Seed:       c.seed,
-		Interfaces: [2]string{link.Middle(l.spec.Number, 0), link.Middle(l.spec.Number, 1)},
+		Interfaces: interfaces,
 		Directions: asked,
 		Joined:     l.joined,
 		Started:    atOnce,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"slices"
 	"sync"
 
@@ -123,6 +124,9 @@ func (a *nodeAPI) askNodes(ctx context.Context, nodes []*topology.Node, request 
 func (a *nodeAPI) inspectAll(ctx context.Context, topo *topology.Topology) []report.Node {
 	agents := a.inspectNodes(ctx, withProcesses(topo))
 	ports, err := a.links.network.Ports()
+	if err == nil {
+		err = a.addBufferPorts(ctx, topo, ports)
+	}
 	nodes := make([]report.Node, 0, len(topo.Nodes))
 	for i := range topo.Nodes {
 		spec := &topo.Nodes[i]
@@ -149,6 +153,10 @@ func (a *nodeAPI) inspectNodes(ctx context.Context, nodes []*topology.Node) []re
 		counters[i], err = agent.Counters(ctx)
 		return err
 	})
+	figures, err := a.links.bufferFigures(ctx)
+	if err != nil {
+		log.Printf("counters of pauses: %v", err) // those of agents are right without
+	}
 	inspected := make([]report.Node, len(nodes))
 	for i, spec := range nodes {
 		status := a.node(spec.Name)
@@ -170,6 +178,9 @@ func (a *nodeAPI) inspectNodes(ctx context.Context, nodes []*topology.Node) []re
 		}
 		if counters[i].NDK != nil {
 			r.Counters, r.Transport = counters[i].NDK, counters[i].Transport
+			for name, n := range figures.Counters[spec.Name] {
+				r.Transport[name] += n
+			}
 		}
 	}
 	return inspected

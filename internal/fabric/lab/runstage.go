@@ -210,7 +210,12 @@ func (r *runStage) Change(e *topology.Event, done func(error)) {
 	go func() {
 		ctx, cancel := context.WithTimeout(r.caller, changeTime)
 		defer cancel()
-		_, err := r.ask(ctx, core.ByRun, core.CommandOf(e))
+		var err error
+		if e.Storm != nil {
+			err = r.links.storm(ctx, e.Node, e.Storm)
+		} else {
+			_, err = r.ask(ctx, core.ByRun, core.CommandOf(e))
+		}
 		if errors.Is(err, context.DeadlineExceeded) {
 			err = fmt.Errorf("%w: it takes longer than %v", err, changeTime)
 		}
@@ -332,9 +337,18 @@ func (r *runStage) Links(done func([]report.Link, error)) {
 	}()
 }
 
-// Buffers is nothing: a lab refuses what has some.
+// Buffers returns the figures of packet buffers. If they cannot be had, the report goes without: the engine has ended, and
+// the lab with it.
 func (r *runStage) Buffers(done func([]report.Buffer, []report.Deadlock, *report.Series)) {
-	go done(nil, nil, nil)
+	go func() {
+		ctx, cancel := context.WithTimeout(r.ctx, linksTime)
+		defer cancel()
+		figures, err := r.links.bufferFigures(ctx)
+		if err != nil {
+			log.Printf("buffers: %v", err)
+		}
+		done(figures.Buffers, figures.Deadlocks, figures.Series)
+	}()
 }
 
 // Adapters is the state of the hosts' adapters.

@@ -13,10 +13,11 @@ import (
 )
 
 // A labSwitch is a switch of the running lab: a bridge of the kernel in the
-// supervisor's own network namespace, at which links end. It has no process.
+// supervisor's own network namespace, at which links end; or, with a packet buffer, a part of the link engine. It has no
+// process.
 type labSwitch struct {
-	number int // of the bridge
-	bridge *link.Bridge
+	number int          // of the bridge
+	bridge *link.Bridge // nil: the link engine has the switch
 }
 
 // switchOf returns the switch of that name; nil if there is none.
@@ -53,6 +54,9 @@ func (d *linkDriver) makeSwitch(topo *topology.Topology, spec *topology.Node) fu
 	first := len(d.switches) == 0
 	sw := &labSwitch{number: number}
 	d.switches[spec.Name] = sw
+	if spec.Buffer != nil {
+		return func() error { return nil }
+	}
 	var tree *link.Tree
 	if spec.SpanningTree {
 		tree = &link.Tree{ForwardDelay: forwardDelay(topo, spec)}
@@ -74,8 +78,10 @@ func (d *linkDriver) makeSwitch(topo *topology.Topology, spec *topology.Node) fu
 
 // removeSwitch removes the bridge of a switch.
 func (d *linkDriver) removeSwitch(spec *topology.Node) error {
-	if err := d.network.RemoveBridge(d.switchOf(spec.Name).bridge); err != nil {
-		return fmt.Errorf("switch %s: %w", spec.Name, err)
+	if bridge := d.switchOf(spec.Name).bridge; bridge != nil {
+		if err := d.network.RemoveBridge(bridge); err != nil {
+			return fmt.Errorf("switch %s: %w", spec.Name, err)
+		}
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -30,7 +30,7 @@ func asNobody(env []string, args ...string) *exec.Cmd {
 }
 
 // ofUsers matches the tests of what an ordinary user has otherwise than root: namespaces, limits, sockets, files and places.
-const ofUsers = "^Test(Inspect|Exec|Release|ReceiveBuffer|OpenDevice|Limits|External|Collect|Interrupt$|SupervisorDies$|Host|Isolation|Stages|CaptureComments|VerifyLink$|Pause$|Run$)"
+const ofUsers = "^Test(Inspect|Exec|Release|ReceiveBuffer|OpenDevice|Limits|External|Collect|Interrupt$|SupervisorDies$|Pauses$|Storm$|Host|Isolation|Stages|CaptureComments|VerifyLink$|Pause$|Run$)"
 
 // Every test of this package passes for an ordinary user too.
 func TestAsOrdinaryUser(t *testing.T) {

@@ -91,6 +91,8 @@ func (a *linkAPI) probeEnds(spec *topology.Link) (ends [2]probe.End, err error) 
 		switch {
 		case e.External():
 			return ends, control.Errorf(control.Usage, "link %s has an end outside the lab, %s, where no probe can be seen", spec.Endpoints[0], e)
+		case a.links.hasBuffer(e.Node):
+			return ends, control.Errorf(control.Usage, atBuffer, "send a probe", e, "a run's report has the delays of all packets of its links")
 		case a.links.switchOf(e.Node) != nil:
 			ends[end] = probe.End{Interface: link.Port(spec.Number, end)}
 		default:

@@ -163,6 +163,44 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// Packet buffers and what is at them cannot change, but what their links do to packets can, and what nodes run.
+func TestBuffersRefused(t *testing.T) {
+	const file = `
+topology:
+  defaults: {adapter: {pfc: [3]}, link: {rate: 1gbit}}
+  nodes: {s: {kind: switch, buffer: hpcc, watchdog: {detect: 1s}}, a: {adapter: {receive_rate: 1gbit}}, b: , c: , plain: {kind: switch}}
+  links:
+    - {endpoints: ["a:eth0", "s:0"]}
+    - {endpoints: ["b:eth0", "s:1"]}
+    - {endpoints: ["c:eth0", "plain:1"], delay: 1ms}
+`
+	was := parse(t, nil, file)
+	for _, c := range []struct{ from, to, at string }{
+		{"buffer: hpcc", "buffer: {size: 1MiB}", "s"},
+		{"buffer: hpcc", "buffer: hpcc, priorities: {lossless: [4]}", "s"},
+		{", watchdog: {detect: 1s}", "", "s"},
+		{"buffer: hpcc, watchdog: {detect: 1s}", "", "s"},
+		{"receive_rate: 1gbit", "receive_rate: 2gbit", "a"},
+		{"receive_rate: 1gbit", "receive_rate: 1gbit, receive_buffer: 1MiB", "a"},
+		{"b: ,", "b: {adapter: {pfc: [3, 4]}},", "b"},
+		{"s:1", "s:2", "s"},
+		{"link: {rate: 1gbit}", "link: {rate: 1gbit, mtu: 1500}", "s"},
+		{"{kind: switch}", "{kind: switch, buffer: sonic}", "plain"},
+		{"rate: 1gbit}", "rate: 2gbit}", ""},
+		{"b: ,", "b: {env: {A: x}},", ""},
+	} {
+		changed := strings.Replace(file, c.from, c.to, 1)
+		if changed == file {
+			t.Fatalf("no %s", c.from)
+		}
+		_, err := Compare(was, parse(t, was, changed))
+		want := "packet buffers change, or the links at them, at node " + c.at
+		if refused := (*RefusedError)(nil); c.at == "" && err != nil || c.at != "" && (!errors.As(err, &refused) || err.Error() != want) {
+			t.Errorf("%s: got %v, want %s", c.to, err, want)
+		}
+	}
+}
+
 // Keys are those of files.
 func TestKeys(t *testing.T) {
 	example, err := os.ReadFile("../../../examples/adapter.ndklab.yaml")

@@ -98,6 +98,9 @@ type End struct {
 	// Bridge is, instead of a PID, the bridge whose port this end is. The port's name
 	// is Port's.
 	Bridge *Bridge
+	// Stub says, instead of a PID, that nothing is behind the end, which stays in the network's own namespace: an engine
+	// carries the switch that it is at, and has the packets of the link's other end alone. It has the name that a port has.
+	Stub bool
 	// Outside is, instead of a PID, the network namespace of an end outside the
 	// lab. Packets arrive there with all their checksums. Super-packets must not
 	// be sent to it: the far node has the kernel split them (package node), as a
@@ -172,7 +175,7 @@ func addPair(b *rtnl.Batch, link, end, mtu int, e End) {
 	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("veth"))
 	peer := info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(nl.VETH_INFO_PEER, nil)
 	theirs := nl.NewIfInfomsgChild(peer, unix.AF_UNSPEC)
-	if e.Bridge != nil {
+	if e.Bridge != nil || e.Stub {
 		e.Interface = Port(link, end)
 		theirs.Index = int32(portIndex(link, end))
 	}
@@ -185,7 +188,7 @@ func addPair(b *rtnl.Batch, link, end, mtu int, e End) {
 	switch {
 	case e.Outside != nil:
 		peer.AddRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(e.Outside.Fd())))
-	case e.Bridge == nil:
+	case e.Bridge == nil && !e.Stub:
 		peer.AddRtAttr(unix.IFLA_NET_NS_PID, nl.Uint32Attr(uint32(e.PID)))
 	}
 	b.Add(fmt.Sprintf("veth %s to %s", Middle(link, end), e.Interface), unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, msg,
