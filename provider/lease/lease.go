@@ -67,6 +67,7 @@ type leaseReply struct {
 	Addresses  []netip.Addr
 	Interfaces []string        // that have them
 	Config     provider.Config // as far as it can be written down
+	Dilation   int             // clock.Factor of its clock
 	Seed       [2]uint64       // of the process's random numbers
 }
 

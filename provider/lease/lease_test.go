@@ -19,6 +19,7 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/transport"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/await"
+	"github.com/ndklab/ndklab/provider/clock"
 )
 
 // TestOpenNowhere: the error says what to do.
@@ -110,6 +111,16 @@ func TestTerms(t *testing.T) {
 		t.Error(status)
 	}
 	pd.Close(nil, nil)
+}
+
+// TestDilation: the process's device lives by a clock as slow as the owner's.
+func TestDilation(t *testing.T) {
+	cfg := config(1)
+	cfg.Clock = clock.Dilated(clock.Real(), 40)
+	serving(t, cfg)
+	if factor := clock.Factor(opened(t).Clock()); factor != 40 {
+		t.Errorf("its clock is dilated by %d, want 40", factor)
+	}
 }
 
 // TestAllShares takes all there are.

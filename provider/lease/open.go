@@ -157,7 +157,7 @@ func (t *client) start(ctx context.Context, w leaseRequest) (*provider.Miniport,
 	}
 	cfg := terms.Config
 	cfg.Carrier = &leasedCarrier{carrier, t}
-	cfg.Clock = clock.Real()
+	cfg.Clock = clock.Dilated(clock.Real(), terms.Dilation)
 	cfg.Rand = rand.New(rand.NewPCG(terms.Seed[0], terms.Seed[1]))
 	cfg.Share = &sharing.Config{Ledger: ledger, Report: t.report}
 	t.errors = NewErrorTeller(t.conn)

@@ -18,6 +18,7 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/internal/provider/sharing"
 	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/provider/udp"
 )
 
@@ -285,6 +286,6 @@ func (h *holder) lease(ctx context.Context, r *control.Request, w leaseRequest) 
 		}
 	}
 	return leaseReply{
-		Share: share, Addresses: s.carrier.Addresses(), Interfaces: s.carrier.Interfaces(), Config: s.config, Seed: seed,
+		Share: share, Addresses: s.carrier.Addresses(), Interfaces: s.carrier.Interfaces(), Config: s.config, Dilation: clock.Factor(s.config.Clock), Seed: seed,
 	}, nil
 }
