@@ -16,7 +16,7 @@ import (
 )
 
 func init() {
-	programs["engine"] = func([]string) error { return linkem.Main(os.NewFile(3, "control")) }
+	programs["engine"] = func([]string) error { return linkem.Main(os.NewFile(3, "control"), 1) }
 	programs["forward"] = forward
 }
 

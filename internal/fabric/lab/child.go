@@ -40,7 +40,7 @@ func Child() {
 	case part == recorderName:
 		run = func() error { return record(lab) }
 	case part == engineName:
-		run = func() error { return linkem.Main(inherited(firstFile, "control")) }
+		run = func() error { return linkem.Main(inherited(firstFile, "control"), 1) }
 	default:
 		return
 	}

@@ -74,7 +74,7 @@ func (e *egress) send(n *line) {
 	due := n.queue.upcoming()
 	for i := range sent {
 		for ; done < e.sender.ends[i]; done++ {
-			n.deliver(&due[done], now)
+			n.deliver(&due[done], now, e.dilation)
 		}
 	}
 	if sent < messages {

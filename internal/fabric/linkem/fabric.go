@@ -36,7 +36,7 @@ type BufferFigures struct {
 }
 
 // A fabric is the switches with a packet buffer, and the links at them. Frames that arrive at a port enter a plane
-// (package dataplane) at the instant at which the kernel had received them. The plane's clock follows the epoch's: what was
+// (package dataplane) at the instant at which the kernel had received them. The plane's clock follows the fabric's time: what was
 // due in the meantime is carried out for the instant at which it was due. Frames that leave the last wire are sent then.
 //
 // It belongs to the loop's thread.
@@ -58,8 +58,8 @@ type fabric struct {
 	// deadlocks has those that the supervisor is still to be told of.
 	deadlocks chan bufferstats.Deadlock
 	full      map[string]uint64 // by host: packets that its adapter had no room for
-	retry     time.Duration
-	ran       time.Duration // when the plane's clock was set last
+	retry     time.Duration // when to send again where an interface took no more, by the machine's time; 0: never
+	ran       time.Duration // when catchUp was called last, likewise
 	identity  impair.Identity
 
 	recorder *series.Recorder // nil: the topology has no series
@@ -79,7 +79,7 @@ func newFabric(d *Fabric, l *loop) (*fabric, error) {
 		epoch: l.links.epoch, ingress: &l.ingress, egress: &l.egress, clock: clock.NewVirtual(), topology: t,
 		switches: map[string]*bridge{}, routers: map[string]*router{}, neighbours: map[netip.Addr]MAC{}, full: map[string]uint64{}, deadlocks: make(chan bufferstats.Deadlock, 16), lines: make([][2]*line, len(t.Links)), macs: d.Addresses,
 	}
-	f.clock.Advance(f.now())
+	f.clock.Advance(f.fabric(f.now()))
 	f.plane = dataplane.New(f.clock, dataplane.Owner[*packet](f), t)
 	added := map[string]*link{}
 	for i, buffered := range t.BufferedLinks() {
@@ -129,7 +129,7 @@ func newFabric(d *Fabric, l *loop) (*fabric, error) {
 
 // begin has figures begin anew.
 func (f *fabric) begin() {
-	f.advance(f.now())
+	f.catchUp()
 	f.began = f.clock.Now()
 	f.plane.Begin()
 	if f.sampling != nil {
@@ -151,7 +151,7 @@ func (f *fabric) sample() {
 
 // carry has a line carry frames, or lose them.
 func (f *fabric) carry(n *line, frames bool) {
-	f.advance(f.now())
+	f.catchUp()
 	n.wire.Carry(frames)
 	for _, r := range f.routers {
 		clear(r.found)
@@ -163,7 +163,7 @@ func (f *fabric) setRoutes(s routesParams) error {
 	if f == nil || f.routers[s.Node] == nil {
 		return control.Errorf(control.Usage, "%s is no router with a buffer", s.Node)
 	}
-	f.advance(f.now())
+	f.catchUp()
 	f.routers[s.Node].setRoutes(s.Routes)
 	return nil
 }
@@ -172,7 +172,7 @@ func (f *fabric) setRoutes(s routesParams) error {
 func (f *fabric) storm(s stormParams) error {
 	var b *dataplane.Buffer[*packet]
 	if f != nil {
-		f.advance(f.now())
+		f.catchUp()
 		b = f.plane.Buffer(s.Node)
 	}
 	if b == nil || b.OfSwitch() {
@@ -184,7 +184,7 @@ func (f *fabric) storm(s stormParams) error {
 
 // figures returns those since begin.
 func (f *fabric) figures() BufferFigures {
-	f.advance(f.now())
+	f.catchUp()
 	r := BufferFigures{Buffers: f.plane.Figures(), Deadlocks: slices.Clone(f.plane.Deadlocks()), Counters: map[string]map[string]uint64{}, Known: map[string][]int{}}
 	for i := range f.topology.Nodes {
 		n := &f.topology.Nodes[i]
@@ -222,10 +222,10 @@ func (f *fabric) deadline() (at time.Duration, ok bool) {
 		return 0, false
 	}
 	at, ok = f.clock.Next()
-	if f.retry > 0 && (!ok || f.retry < at) {
+	if f.retry > 0 && (!ok || f.retry < f.machine(at)) {
 		return f.retry, true
 	}
-	return max(at, f.ran+runInterval), ok
+	return max(f.machine(at), f.ran+runInterval), ok
 }
 
 // run has happen what is due, and sends what has left the last wire. f may be nil.
@@ -233,7 +233,7 @@ func (f *fabric) run() {
 	if f == nil {
 		return
 	}
-	f.advance(f.now())
+	f.catchUp()
 	f.retry = 0
 	exits := f.exits
 	f.exits = f.exits[:0]
@@ -245,11 +245,14 @@ func (f *fabric) run() {
 	}
 }
 
-// advance has happen what is due until an instant.
-func (f *fabric) advance(until time.Duration) {
-	f.ran = until
-	f.clock.Run(until - f.clock.Now())
+// catchUp has happen what is due.
+func (f *fabric) catchUp() {
+	f.ran = f.now()
+	f.advance(f.fabric(f.ran))
 }
+
+// advance has happen what is due until an instant of the fabric's time.
+func (f *fabric) advance(until time.Duration) { f.clock.Run(until - f.clock.Now()) }
 
 // An inbox has the frames that came from a node and are still to enter the plane, in the order in which they came.
 type inbox struct {
@@ -270,7 +273,7 @@ func (f *fabric) take(n *line, fr *frame.Frame, i int, arrived time.Duration) {
 	for segment := range held.frame.Segments() {
 		p := f.packet(held, n)
 		p.pause, p.isPause = pauseIn(held.frame.Packet())
-		p.segment, p.layers, p.arrived = int32(segment), at, arrived
+		p.segment, p.layers, p.arrived = int32(segment), at, f.fabric(arrived)
 		n.inbox.frames = append(n.inbox.frames, p)
 	}
 	if len(n.inbox.frames)-n.inbox.head == held.frame.Segments() {

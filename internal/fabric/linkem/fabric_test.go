@@ -52,7 +52,7 @@ func newFabricBench(tb testing.TB, buffer, rest string) *fabricBench {
 // newFabricBenchOf returns one of another topology, whose links all end at buffers.
 func newFabricBenchOf(tb testing.TB, topo *topology.Topology) *fabricBench {
 	tb.Helper()
-	l, err := newLoop()
+	l, err := newLoop(1)
 	must(tb, err)
 	tb.Cleanup(func() {
 		unix.Close(l.poller.fd)

@@ -20,7 +20,7 @@ func (e *egress) sendDepartures(n *line) (left bool) {
 		}
 		messages := e.sender.fillDepartures(rest)
 		sent, errno := e.sender.send(n.to.fd, messages)
-		now, done := f.now(), 0
+		now, done := f.fabric(f.now()), 0
 		if sent > 0 {
 			done = e.sender.ends[sent-1]
 		}

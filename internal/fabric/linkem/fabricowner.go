@@ -52,7 +52,7 @@ func (f *fabric) Decided(w *dataplane.Wire[*packet], p *packet, of *impair.Packe
 		in.recordLoss(n, &p.held.frame, p.layers, int(p.segment), now, v)
 	}
 	if len(n.link.taps) > 0 {
-		n.copyToTaps(&p.held.frame, int(p.segment), p, v, false, now, in.offset)
+		in.copyToTaps(n, &p.held.frame, int(p.segment), p, v, false, f.machine(now))
 	}
 }
 

@@ -112,7 +112,7 @@ func (in *ingress) handle(n *line, i int, raw []byte, arrived time.Duration) {
 		whole = in.hold(n, f, i, arrived)
 	}
 	for i := range in.verdicts {
-		n.copyToTaps(&f, i, nil, &in.verdicts[i], needed && whole == nil, arrived, in.offset)
+		in.copyToTaps(n, &f, i, nil, &in.verdicts[i], needed && whole == nil, arrived)
 	}
 	if len(runs) > 0 {
 		in.egress.enqueue(n, runs, whole)
@@ -122,10 +122,10 @@ func (in *ingress) handle(n *line, i int, raw []byte, arrived time.Duration) {
 // decide lets the model decide on every packet of a frame that arrived, and
 // returns those that pass: without held if they can leave as parts of this frame.
 func (in *ingress) decide(n *line, f *frame.Frame, arrived time.Duration) []run {
-	at := f.Layers()
+	layers, at := f.Layers(), in.fabric(arrived) // the model's time
 	p := &in.packet
-	p.Payload, p.ECT, p.RoCE = at.Payload, at.ECT, nil
-	identify := at.RoCE && (in.recorder != nil || n.model.Identifies())
+	p.Payload, p.ECT, p.RoCE = layers.Payload, layers.ECT, nil
+	identify := layers.RoCE && (in.recorder != nil || n.model.Identifies())
 	var records *batch[impair.Record]
 	if in.recorder != nil {
 		records = in.recorder.spool.open()
@@ -138,17 +138,17 @@ func (in *ingress) decide(n *line, f *frame.Frame, arrived time.Duration) []run 
 		if identify {
 			var known bool
 			p.RoCE = nil
-			if in.identity, known = impair.Identify(f.Message(i, at)); known {
+			if in.identity, known = impair.Identify(f.Message(i, layers)); known {
 				p.RoCE = &in.identity
 			}
 		}
-		v := n.model.Packet(p, arrived)
+		v := n.model.Packet(p, at)
 		n.stats.Decided(n.model, &v)
 		if records != nil {
-			n.record(records, p, arrived, &v)
+			n.record(records, p, at, &v)
 		}
 		if damages(&v) {
-			in.recordLoss(n, f, at, i, arrived, &v)
+			in.recordLoss(n, f, layers, i, at, &v)
 		}
 		if len(n.link.taps) > 0 {
 			in.verdicts = append(in.verdicts, v)
@@ -156,9 +156,9 @@ func (in *ingress) decide(n *line, f *frame.Frame, arrived time.Duration) []run 
 		if v.Fate != impair.Passes {
 			continue
 		}
-		r := run{departs: v.Departs, queued: v.Queued, first: int32(i), count: 1, mark: v.Mark}
+		r := run{departs: in.machine(v.Departs), queued: v.Queued, first: int32(i), count: 1, mark: v.Mark}
 		if v.Flip.Any() {
-			if r.held = in.corrupt(n, f, i, at, &v, arrived); r.held == nil {
+			if r.held = in.corrupt(n, f, i, layers, &v, arrived); r.held == nil {
 				n.stats.Counts.LostOverrun++
 				continue
 			}

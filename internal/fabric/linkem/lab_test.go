@@ -35,7 +35,7 @@ const patience = time.Minute
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleEnv) {
 	case roleEngine:
-		if err := Main(os.NewFile(3, "control")); err != nil {
+		if err := Main(os.NewFile(3, "control"), 1); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

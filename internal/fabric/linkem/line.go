@@ -47,14 +47,14 @@ func (n *line) set(to topology.Impairment, now time.Duration) {
 }
 
 // deliver accounts for packets that were sent.
-func (n *line) deliver(r *run, now time.Duration) {
+func (n *line) deliver(r *run, now time.Duration, by dilation) {
 	f := &r.held.frame
 	wire := 0
 	for i := r.first; i < r.first+r.count; i++ {
 		wire += impair.WireBytes(f.Size(int(i)))
 	}
 	queued := r.queued / time.Duration(r.count)
-	n.stats.Delivered(now, uint64(r.count), uint64(wire), now-r.held.arrived-queued, queued, now-r.departs)
+	n.stats.Delivered(by.fabric(now), uint64(r.count), uint64(wire), by.fabric(now-r.held.arrived)-queued, queued, by.fabric(now-r.departs))
 }
 
 // lose accounts for packets that could not be sent.

@@ -23,9 +23,11 @@ type bench struct {
 	ends [2]int // the nodes' ends
 }
 
-func newBench(tb testing.TB, there topology.Impairment) *bench {
+func newBench(tb testing.TB, there topology.Impairment) *bench { return newDilatedBench(tb, 1, there) }
+
+func newDilatedBench(tb testing.TB, dilated dilation, there topology.Impairment) *bench {
 	tb.Helper()
-	l, err := newLoop()
+	l, err := newLoop(dilated)
 	must(tb, err)
 	b := &bench{loop: l}
 	var ports [2]*port

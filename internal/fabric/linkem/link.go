@@ -64,7 +64,7 @@ func (k *link) measure(since bool) (m [2]linkstats.Statistics, err error) {
 	return m, err
 }
 
-// begin begins another period of the link's statistics, and its model anew. logged is true if
+// begin begins another period of the link's statistics, and its model anew, at an instant of the fabric. logged is true if
 // its decisions are in a log.
 func (k *link) begin(now time.Duration, logged bool) error {
 	err := k.countOverruns()

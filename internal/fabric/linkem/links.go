@@ -50,7 +50,7 @@ func (t *linkTable) attach(a Link, ports [2]*port) error {
 	k.ports = ports
 	k.replay(t.log)
 	for i, n := range k.lines {
-		n.set(a.Directions[i], t.now())
+		n.set(a.Directions[i], t.fabric(t.now()))
 		n.to = ports[1-i]
 		if ports[i] != nil {
 			ports[i].line = n
@@ -98,7 +98,7 @@ func (t *linkTable) release(name string) (idle <-chan struct{}, err error) {
 		return nil, control.Errorf(control.Usage, "link %s is at a switch with a buffer, which the kernel does not carry", name)
 	}
 	for _, n := range k.lines {
-		n.model.Set(topology.Impairment{}, t.now())
+		n.model.Set(topology.Impairment{}, t.fabric(t.now()))
 		n.model.Replay(nil) // decisions that are recorded for later would keep the link from being idle
 	}
 	k.state = releasing
@@ -149,8 +149,13 @@ func (t *linkTable) set(s setParams) error {
 		k.state = started
 		k.replay(t.log)
 	}
-	k.lines[s.Direction].set(s.Settings, t.now())
+	k.lines[s.Direction].set(s.Settings, t.fabric(t.now()))
 	return nil
+}
+
+// begin begins another period of a link's statistics, and its models anew.
+func (t *linkTable) begin(k *link) error {
+	return k.begin(t.fabric(t.now()), t.ingress.recorder != nil || t.log != nil)
 }
 
 // detach takes the link from the loop.

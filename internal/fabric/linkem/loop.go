@@ -24,17 +24,20 @@ type loop struct {
 
 // An epoch is the instant that all others count from. It lies so far back that no instant
 // is negative, also of frames that arrived before the engine began.
-type epoch struct{ time.Time }
+type epoch struct {
+	time.Time
+	dilation
+}
 
 // now returns the present instant since the epoch, monotonic.
 func (e *epoch) now() time.Duration { return time.Since(e.Time) }
 
-func newLoop() (*loop, error) {
+func newLoop(dilated dilation) (*loop, error) {
 	memory, err := newPool(budget)
 	if err != nil {
 		return nil, err
 	}
-	began := &epoch{time.Now().Add(-2 * maxHandover)}
+	began := &epoch{time.Now().Add(-2 * maxHandover), dilated}
 	l := &loop{}
 	l.egress = egress{epoch: began, memory: memory, sender: newSender()}
 	l.ingress = newIngress(began, memory, &l.egress)

@@ -16,7 +16,7 @@ type packet struct {
 	line    *line      // whose memory the frame is in
 	segment int32      // of held
 	layers  frame.Layers
-	arrived time.Duration // when the kernel had received it
+	arrived time.Duration // when the kernel had received it, by the fabric's time
 	marked  bool          // it bears Congestion Experienced, which held does not
 	isPause bool          // it is a PFC frame
 	pause   mmu.PFC       // its content

@@ -159,7 +159,7 @@ func (w *poller) delayed() bool {
 	if !w.delayKnown {
 		w.delayKnown, w.leastDelay = true, math.MaxInt64
 		for _, p := range w.ports {
-			w.leastDelay = min(w.leastDelay, p.line.model.LeastDelay())
+			w.leastDelay = min(w.leastDelay, w.machine(p.line.model.LeastDelay()))
 		}
 	}
 	return w.leastDelay > coalesceTime

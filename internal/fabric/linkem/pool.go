@@ -37,8 +37,8 @@ type buffer struct {
 type heldFrame struct {
 	frame   frame.Frame
 	buffer  *buffer
-	arrived time.Duration
-	runs    int // in the queue
+	arrived time.Duration // by the machine
+	runs    int           // in the queue
 }
 
 // A pool is the memory of the delay lines. Its pages come from the kernel as

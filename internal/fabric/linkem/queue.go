@@ -7,8 +7,8 @@ import (
 
 // A run is a series of packets of one frame that leave together.
 type run struct {
-	departs      time.Duration
-	queued       time.Duration // sum over the packets of what they spent in the queue before the rate
+	departs      time.Duration // by the machine
+	queued       time.Duration // of the fabric: sum over the packets of what they spent in the queue before the rate
 	held         *heldFrame
 	first, count int32
 	order        uint32 // place in the order of arrival, which orders those that depart at the same time; it wraps

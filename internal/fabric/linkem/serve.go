@@ -17,15 +17,16 @@ import (
 
 // Main is the engine process: it serves the supervisor at the other end of
 // channel, which it closes, until the supervisor closes its end. The links are
-// the interfaces of the network namespace it runs in.
-func Main(channel *os.File) error {
+// the interfaces of the network namespace it runs in, and so many times slower than their settings say as dilated is, 1 or
+// more.
+func Main(channel *os.File, dilated int) error {
 	// The loop's thread gives up its turn in the Go scheduler when it sleeps and
 	// must never wait for it when it wakes: more turns than goroutines that work.
 	runtime.GOMAXPROCS(max(4, runtime.NumCPU()))
 	if err := prioritise(); err != nil {
 		return fmt.Errorf("link engine: %w", err)
 	}
-	l, err := newLoop()
+	l, err := newLoop(dilation(dilated))
 	if err != nil {
 		return fmt.Errorf("link engine: %w", err)
 	}
@@ -155,7 +156,7 @@ func (s *service) begin(context.Context, *control.Request, control.None) error {
 	}); err != nil {
 		return err
 	}
-	return s.eachLink(func(k *link) error { return k.begin(s.links.now(), s.ingress.recorder != nil || s.links.log != nil) })
+	return s.eachLink(s.links.begin)
 }
 
 func (s *service) start(_ context.Context, _ *control.Request, name string) error {

@@ -29,15 +29,15 @@ type packetTap struct {
 
 // copyToTaps copies wire packet i of a frame that arrived to the link's taps, with what was
 // decided on it, and whether there was no memory to hold it. of is the packet in a fabric, which is no
-// longer as in the frame; nil: it is. offset is what
-// instants lack to the wall clock, ns.
-func (n *line) copyToTaps(f *frame.Frame, i int, of *packet, v *impair.Verdict, overrun bool, arrived time.Duration, offset int64) {
+// longer as in the frame; nil: it is. Their times are those of the
+// wall clock, as in everything that is captured.
+func (in *ingress) copyToTaps(n *line, f *frame.Frame, i int, of *packet, v *impair.Verdict, overrun bool, arrived time.Duration) {
 	for _, t := range n.link.taps {
 		t.packet = f.AppendPacket(t.packet[:0], i)
 		if of != nil {
 			of.change(t.packet)
 		}
-		p := tap.Packet{Direction: n.direction, Stamp: int64(arrived) + offset, Missed: t.missed, Comment: comment(v), Size: len(t.packet), Frame: t.packet}
+		p := tap.Packet{Direction: n.direction, Stamp: int64(arrived) + in.offset, Missed: t.missed, Comment: comment(v), Size: len(t.packet), Frame: t.packet}
 		if t.snaplen > 0 {
 			p.Frame = p.Frame[:min(t.snaplen, len(p.Frame))]
 		}
@@ -46,7 +46,7 @@ func (n *line) copyToTaps(f *frame.Frame, i int, of *packet, v *impair.Verdict, 
 		case overrun:
 			p.Comment = "lost: overrun, no memory left"
 		default:
-			p.Departs = int64(v.Departs) + offset
+			p.Departs = int64(in.machine(v.Departs)) + in.offset
 		}
 		t.add(&p)
 	}
