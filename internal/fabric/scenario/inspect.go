@@ -37,7 +37,7 @@ func (x *programExit) problem(c *topology.Check) error {
 	return x.Exit.problem(c.Timeout)
 }
 
-// The time that objects of programs that have ended may stay, and the time between two looks.
+// The time, by the machine, that objects of programs that have ended may stay, and the time between two looks.
 const (
 	releaseTime  = 2 * time.Second
 	releasePause = 20 * time.Millisecond
@@ -55,7 +55,7 @@ func (p *Play) awaitRelease() {
 	isProgram := func(w topology.Workload) bool { return w.Operation == topology.Program }
 	p.loop.next = p.inspect
 	if !p.loop.interrupted && p.checksLeft() && slices.ContainsFunc(p.topo.Workloads, isProgram) {
-		p.lookForUse(p.loop.now() + releaseTime)
+		p.lookForUse(p.loop.now() + p.loop.ofMachine(releaseTime))
 	}
 }
 
@@ -70,7 +70,7 @@ func (p *Play) lookForUse(latest time.Duration) {
 	}
 	p.askAdapters(func(all []report.NodeAdapter) {
 		if !p.loop.interrupted && p.loop.now() < latest && slices.ContainsFunc(all, inUse) {
-			p.loop.clock.AfterFunc(releasePause, p.loop.expect(func() { p.lookForUse(latest) }))
+			p.loop.clock.AfterFunc(p.loop.ofMachine(releasePause), p.loop.expect(func() { p.lookForUse(latest) }))
 		}
 	})
 }

@@ -15,7 +15,7 @@ import (
 // This file runs the programs of a workload: all at once or, of a server and its clients, the
 // server first and the clients when it is ready.
 
-// Bounds on the times of servers and clients, beside the timeout of every program.
+// Bounds on the times of servers and clients by the machine, beside the timeout of every program.
 const (
 	// readyTime bounds how long a server may take until it is ready.
 	readyTime = time.Minute
@@ -75,7 +75,7 @@ func (j *job) isServer() bool { return j.spec.Commands != nil && j.index == 0 }
 func (w *workloadRun) runServer() {
 	server, round := w.jobs.all[0], w.rounds
 	server.run(w.runClients)
-	w.loop.background(readyTime, func() {
+	w.loop.background(w.loop.ofMachine(readyTime), func() {
 		if w.rounds == round && !w.jobs.begun && server.runs() {
 			server.failed(errors.New(w.notReady()))
 			server.stop("since it was not ready")
@@ -192,7 +192,7 @@ func (j *job) endOthers() {
 		})
 	case !j.isServer():
 		if x.clients--; x.clients == 0 {
-			j.loop.background(lingerTime, func() {
+			j.loop.background(j.loop.ofMachine(lingerTime), func() {
 				if j.rounds == round {
 					x.all[0].stop("after its last client")
 				}

@@ -59,6 +59,12 @@ func (l *loop) awaited() func(f func()) {
 	}
 }
 
+// ofMachine returns a time by the machine's clock as the loop's clock has it, which may be slower (clock.Dilated). Bounds on
+// what programs, agents and people take are the machine's.
+func (l *loop) ofMachine(d time.Duration) time.Duration {
+	return d / time.Duration(clock.Factor(l.clock))
+}
+
 // start begins to count the scenario's time.
 func (l *loop) start() { l.zero, l.began = l.clock.Now(), true }
 

@@ -74,7 +74,7 @@ func (p *Play) InVirtualTime() {
 	p.result.Simulated = true
 }
 
-// goodOrder bounds the time that clients of an interrupted play take to end in good order.
+// goodOrder bounds the time, by the machine, that clients of an interrupted play take to end in good order.
 const goodOrder = time.Second
 
 // Interrupt ends a play early. done is called soon, with what was measured until then.
@@ -84,7 +84,7 @@ func (p *Play) Interrupt() {
 			return
 		}
 		p.loop.stopAll()
-		p.loop.background(goodOrder, p.workloads.abort)
+		p.loop.background(p.loop.ofMachine(goodOrder), p.workloads.abort)
 		p.loop.interrupted = true // from now on no other timer starts
 		p.workloads.stop()
 		p.programs.cancel()

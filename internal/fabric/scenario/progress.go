@@ -10,7 +10,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// progressInterval is the time between two reports of a play on the progress of its workloads.
+// progressInterval is the time, by the machine, between two reports of a play on the progress of its workloads.
 const progressInterval = time.Second
 
 // stallTime bounds how long a workload may go on without completing anything while the
@@ -29,7 +29,7 @@ type advance struct {
 // reportProgress publishes from time to time how far the workloads are, and ends those
 // that have stalled.
 func (ws *workloads) reportProgress() {
-	ws.loop.background(progressInterval, func() {
+	ws.loop.background(ws.loop.ofMachine(progressInterval), func() {
 		ws.askProgress(nil, func() {
 			for _, w := range ws.all {
 				if w.state == running && w.spec.Operation != topology.Program {

@@ -24,6 +24,8 @@ import (
 // an error after a second, as a lab does.
 type fakeStage struct {
 	*clock.Virtual
+	deaf      bool // clients do not stop
+	dilation  int  // of Clock; the stage itself lives by the machine's
 	t         failer
 	topo      *topology.Topology
 	log       []string // what was asked of it, with its instant
@@ -74,7 +76,7 @@ func newStage(t failer, topo *topology.Topology) *fakeStage {
 	}
 }
 
-func (s *fakeStage) Clock() clock.Clock { return s.Virtual }
+func (s *fakeStage) Clock() clock.Clock { return clock.Dilated(s.Virtual, s.dilation) }
 
 func (s *fakeStage) note(format string, args ...any) {
 	s.log = append(s.log, fmt.Sprintf("%v ", s.Now())+fmt.Sprintf(format, args...))
@@ -192,6 +194,9 @@ func (s *fakeStage) completed(c *fakeClient) uint64 {
 
 func (s *fakeStage) Stop(node, name string, flow int) {
 	s.note("stop %s/%d", name, flow)
+	if s.deaf {
+		return
+	}
 	s.AfterFunc(time.Microsecond, func() { s.over(end(node, name, flow), "", nil) })
 }
 

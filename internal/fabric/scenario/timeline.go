@@ -246,7 +246,7 @@ func (t *timeline) reportRest() {
 			last = max(last, e.At+time.Duration(max(e.Repeat, 1)-1)*e.Every)
 		}
 	}
-	if last-t.loop.now() > progressInterval {
+	if last-t.loop.now() > t.loop.ofMachine(progressInterval) {
 		t.journal.publish(event.Event{Kind: event.TimelineLeft, Text: fmt.Sprintf("no workload is left: the timeline goes on until %s", topology.FormatDuration(last))})
 	}
 }
