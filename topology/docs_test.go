@@ -12,6 +12,7 @@ import (
 var docsFrame = map[string]string{
 	"topology": "%s",
 	"name":     "%s",
+	"dilation": "%s",
 	"links": `topology:
   nodes: {a: {}, b: {}}
   %s`,

@@ -33,7 +33,7 @@ var beyondSchema = []string{
 	`^no address of .* is reached`, `(is|are) given to .*, which is a `, `^both ends of the link are `, `^packets from `, `^max_read_request_sge `, `^max_srq_count `, `^(dcqcn|dctcp|bdp|cnp) is given with`, `^(buffer|priorities|watchdog) is given to .* without buffer`, `^xoff stands with alpha`, `^headroom auto stands with`, `/[+.0]+", expected a number or a fraction`, `^rpg_min_rate `,
 	`^the ends of the link share no subnet`, `shares no subnet with`, `^no (address|subnet) is left`, `^MTU `, ` make a loop of switches`,
 	`has no address in`, `^the subnet .* has addresses of`, `^the partition separates nothing`, `^no timeline entry`, `is a node and a workload`, `^workload .* (starts by itself|is started|does not|is a program)`, `^entry `, `^no baseline: `, `is no JSON`, `^until .* is not after`, `^every .* is more than`, `expected a regular expression`,
-	`waits for itself`, `^nodes wait for each other`, `lies below .*, which is a file`, `^an address is given to the switch`, `^the lab has no name`, `^convergence: the lab has no router`,
+	`waits for itself`, `^nodes wait for each other`, `lies below .*, which is a file`, `^an address is given to the switch`, `^the lab has no name`, `^convergence: the lab has no router`, `: netem knows no dilation`,
 	`is no name of an external interface`, `^what nodes are given`, `^(source|file|jitter: file|jitter: no samples|no samples)\b.*(there is no file|files)`, `has more than 4194304 bytes`, `^file: `,
 
 	// Ranges of names.

@@ -17,6 +17,8 @@ type Options struct {
 	Variable Variables
 	// Name names the lab, whatever the file says; "": the file says it.
 	Name string
+	// Dilation is the lab's, whatever the file says; 0: the file says it.
+	Dilation int
 	// Nodes are names of nodes, or patterns of path.Match: the lab has only the nodes
 	// that match one of them, and the links between them, or to outside the lab, with
 	// the addresses that they have in the whole lab. All of the file has to be right.
@@ -83,6 +85,7 @@ func (r *reader) resolve(lab *mapping[labMap]) *Topology {
 	if len(r.errors) == 0 && slices.ContainsFunc(t.Nodes, func(n Node) bool { return n.Kind == Router }) {
 		n.routes(m.topology.at)
 	}
+	t.Dilation = r.dilation(t, m.dilation)
 	t.Convergence = r.convergence(t, m.topology.convergence)
 	t.Workloads = workloads(l, m.workloads, segments)
 	t.Timeline = timeline(l, m.timeline)

@@ -17,7 +17,8 @@ import (
 
 // A labMap is the whole file.
 type labMap struct {
-	Topology  // with what the file says itself
+	Topology           // with what the file says itself
+	dilation  val[int] // 0: the file does not say it
 	topology  topologyMap
 	workloads []*mapping[workloadMap]
 	timeline  []*mapping[eventMap]
@@ -34,6 +35,7 @@ var labTable = sync.OnceValue(func() *keyTable[labMap] {
 		keys: []key[labMap]{
 			one("name", nameForm(MaxLabName), func(m *labMap) *string { return &m.Name }, "the lab's name, up to 40 characters; absent: the file's name without its endings"),
 			one("seed", count[uint64](0, math.MaxUint64), func(m *labMap) *uint64 { return &m.Seed }, "a whole number, of every random decision; absent: one is drawn and printed"),
+			one("dilation", placed(count[int](1, MaxDilation)), func(m *labMap) *val[int] { return &m.dilation }, "a whole number, 1 to 1000: [how many times slower](#dilation) than the file says a lab is. A simulation ignores it").orElse("1"),
 			one("labels", labelsForm, func(m *labMap) *map[string]string { return &m.Labels }, "a map of names to values, such as `{team: storage, ci: \"42\"}`, by which `ndklab ls` and `ndklab down` select labs with `--label`. `--label` of `up` and `run` adds others; `apply` adds and changes labels, and takes none away"),
 			one("topology", topologyForm, func(m *labMap) *topologyMap { return &m.topology }, "[nodes and links](#topology)"),
 			one("workloads", listOf(workloadForm), func(m *labMap) *[]*mapping[workloadMap] { return &m.workloads }, "[traffic](#workloads) between hosts"),

@@ -25,9 +25,11 @@ import (
 // A Topology is one lab, complete: nothing in it is left to a default. The
 // order of its slices is the order of the file.
 type Topology struct {
-	Name      string
-	Seed      uint64            // of every random decision; meaningful only if HasSeed
-	HasSeed   bool              // the file gave a seed
+	Name    string
+	Seed    uint64 // of every random decision; meaningful only if HasSeed
+	HasSeed bool   // the file gave a seed
+	// Dilation is the factor by which all of a lab is slower than the file says; 0: it is not (DilationFactor).
+	Dilation  int               `json:",omitempty"`
 	Labels    map[string]string `json:",omitempty"` // by which commands select labs
 	Nodes     []Node
 	Links     []Link

@@ -31,7 +31,7 @@ The command prints what changes, a line for each node and link, and then does it
 
 Routes and neighbours of other nodes follow. What "link set" has changed in a direction
 of a link stays, unless the file changes that direction. A lab that runs its workloads is
-not changed. The name, the seed and links to outside of the lab cannot change:
+not changed. The name, the seed, the dilation and links to outside of the lab cannot change:
 "up --reconfigure" makes the lab anew.
 
 If the command fails or is interrupted, what was done stays: inspect shows it, and
@@ -47,6 +47,7 @@ another apply does the rest. --dry-run says what would change, and changes nothi
 	}
 	output := outputFlag(cmd)
 	flags := newFileFlags(cmd)
+	flags.addDilation(cmd)
 	dry := cmd.Flags().Bool("dry-run", false, "say what would change, and change nothing")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		file, err := fileArgument(cmd, args, "one file")

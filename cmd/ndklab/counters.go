@@ -149,7 +149,7 @@ func watchCounters(ctx context.Context, w io.Writer, l *lab.Lab, names []string,
 			break
 		}
 		now := time.Now()
-		changes := &report.Changes{Lab: l.Info().Lab, Time: now, Seconds: now.Sub(last).Seconds(), Nodes: report.Since(before, nodes)}
+		changes := &report.Changes{Lab: l.Info().Lab, Time: now, Seconds: now.Sub(last).Seconds() / float64(max(l.Info().Dilation, 1)), Nodes: report.Since(before, nodes)}
 		before, last = nodes, now
 		if output == jsonFormat {
 			err = written(report.WriteJSONLine(w, changes))

@@ -10,6 +10,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/fabric/report/text"
+	"github.com/ndklab/ndklab/internal/fabric/report/words"
 	"github.com/ndklab/ndklab/internal/topology/naming"
 	"github.com/ndklab/ndklab/topology"
 	"github.com/spf13/cobra"
@@ -72,7 +73,7 @@ type inspection struct {
 
 // write writes the inspection for people.
 func (i *inspection) write(w io.Writer, d text.Detail) error {
-	state := i.State
+	state := words.Dilated(i.State, i.Dilation)
 	if i.Unfinished != "" {
 		state += ", changed in part (" + i.Unfinished + "): `ndklab apply` does the rest"
 	}

@@ -224,6 +224,7 @@ func (p *perfFlags) open(cmd *cobra.Command, args []string, files *fileFlags, se
 		return nil, err
 	}
 	show := &progress{w: cmd.ErrOrStderr()}
+	show.dilation(l.Info().Dilation)
 	if err := l.Watch(cmd.Context(), show.event); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
@@ -285,7 +286,7 @@ func (p *perfFlags) simulated(cmd *cobra.Command, args []string, files *fileFlag
 
 // measurement is the result of the only workload of a run.
 func measurement(r *report.Run) *report.Measurement {
-	return &report.Measurement{Lab: r.Lab, Seed: r.Seed, Passed: r.Passed, Simulated: r.Simulated, Workload: r.Workloads[0], Problems: r.Problems, Interrupted: r.Interrupted, SetByHand: r.SetByHand}
+	return &report.Measurement{Lab: r.Lab, Seed: r.Seed, Passed: r.Passed, Simulated: r.Simulated, Dilation: r.Dilation, Workload: r.Workloads[0], Problems: r.Problems, Interrupted: r.Interrupted, SetByHand: r.SetByHand}
 }
 
 // workload is the workload of the settings between a topology's nodes.

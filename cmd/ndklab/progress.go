@@ -7,15 +7,17 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/fabric/event"
+	"github.com/ndklab/ndklab/internal/fabric/report/words"
 )
 
 // progress tells people what a lab is doing, a line for each event, but for those of many
 // workloads: terminals and the logs of test systems get the same.
 type progress struct {
-	mu sync.Mutex // guards w, one line at a time, and workloads
+	mu sync.Mutex // guards w, one line at a time, and what follows it
 	w  io.Writer
 
 	workloads workloadCount
+	dilated   bool // little of the lab's time passes between two lines
 }
 
 // A workloadCount says how far workloads are: of a few each, of many their number.
@@ -57,14 +59,27 @@ func (p *progress) event(e event.Event) {
 		return
 	}
 	p.mu.Lock()
-	text := p.workloads.text(&e)
+	text, digits := p.workloads.text(&e), 1
+	if p.dilated {
+		digits = 3
+	}
 	p.mu.Unlock()
 	switch {
 	case text == "":
 	case e.At == 0:
 		p.say("%s", text)
 	default:
-		p.say("%6.1f s  %s", e.At.Seconds(), text)
+		p.say("%6.*f s  %s", digits, e.At.Seconds(), text)
+	}
+}
+
+// dilation says whose times those of events are, in a lab that is slower than its file by so much.
+func (p *progress) dilation(factor int) {
+	if factor > 1 {
+		p.mu.Lock()
+		p.dilated = true
+		p.mu.Unlock()
+		p.say("%s", words.DilationOf(factor))
 	}
 }
 

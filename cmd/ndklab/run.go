@@ -42,8 +42,8 @@ func (f *runFlags) detail() text.Detail { return detail(*f.verbose) }
 
 func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: `run [FILE|-|LAB] [-o text|json] [--seed N] [--junit FILE] [--html FILE] [--artifacts DIR] [-v] [--keep] [--name NAME] [--reconfigure] [--node-filter NODES] [--label NAME=VALUE] [--record FILE] [--replay FILE] [--simulate [--memory SIZE] [--baseline FILE | --write-baseline FILE]]
-  ndklab run DIR|FILE... [-j N] [--shard I/N] [--retries N] [--fail-fast] [--count N] [--seed N] [--label NAME=VALUE] [-o text|json] [--junit FILE] [--html FILE] [--artifacts DIR] [--simulate [--memory SIZE] [--baseline FILE | --write-baseline FILE]]`,
+		Use: `run [FILE|-|LAB] [-o text|json] [--seed N] [--junit FILE] [--html FILE] [--artifacts DIR] [-v] [--keep] [--name NAME] [--reconfigure] [--node-filter NODES] [--label NAME=VALUE] [--dilation N] [--record FILE] [--replay FILE] [--simulate [--memory SIZE] [--baseline FILE | --write-baseline FILE]]
+  ndklab run DIR|FILE... [-j N] [--shard I/N] [--retries N] [--fail-fast] [--count N] [--seed N] [--label NAME=VALUE] [--dilation N] [-o text|json] [--junit FILE] [--html FILE] [--artifacts DIR] [--simulate [--memory SIZE] [--baseline FILE | --write-baseline FILE]]`,
 		Short: "Run a topology's workloads and report, or a suite of them",
 		Long: `Builds the lab of a topology file, runs its workloads and timeline, compares the
 results with its checks, takes the lab down and prints a report. The report ends with
@@ -79,6 +79,8 @@ command at once.
 
 ` + partHelp + `
 
+` + dilationHelp + `
+
 ` + logHelp,
 		Example: `  ndklab run examples/pair.ndklab.yaml
   ndklab run examples/pair.ndklab.yaml --seed 7 -o json > report.json
@@ -106,6 +108,7 @@ command at once.
 		verbose:     verboseFlag(cmd),
 	}
 	f.files.labels = newLabelFlag(cmd)
+	f.files.addDilation(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !*f.simulate {
 			sweep(cmd)
@@ -125,6 +128,9 @@ command at once.
 		}
 		if *f.simulate && (f.logs.given() || *f.keep || *f.reconfigure) {
 			return misuse("--record, --replay, --keep and --reconfigure are for labs, and --simulate makes none")
+		}
+		if *f.simulate && f.files.dilation != 0 {
+			return misuse("--dilation is for labs, which it slows down to what the machine keeps up with, and --simulate makes none")
 		}
 		if len(args) != 1 || isFolder(args[0]) || f.suite.given(cmd) {
 			return runSuite(cmd, args, f)
@@ -170,6 +176,8 @@ func runOne(cmd *cobra.Command, arg string, f *runFlags) error {
 			return misuse("--seed is for a file, and %s is none: a lab that is up has its seed already", arg)
 		case f.logs.given():
 			return misuse("--record and --replay are for a file, and %s is none: a lab that is up has its links already", arg)
+		case f.files.dilation != 0:
+			return misuse("--dilation is for a file, and %s is none: a lab that is up has its dilation already", arg)
 		case f.files.given() || *f.reconfigure || cmd.Flags().Changed("label"):
 			return misuse("--name, --node-filter, --label and --reconfigure are for a file, and %s is none", arg)
 		}
@@ -261,6 +269,7 @@ func runLab(cmd *cobra.Command, name string) (*report.Run, error) {
 		return nil, err
 	}
 	show := &progress{w: cmd.ErrOrStderr()}
+	show.dilation(l.Info().Dilation)
 	result, err := watchedRun(cmd.Context(), l, show)
 	if err := errors.Join(err, l.Close()); err != nil {
 		return nil, err
@@ -284,6 +293,9 @@ func (f *runFlags) again(file string, seed uint64, variables []string) string {
 	}
 	if len(f.files.nodes) > 0 {
 		line = append(line, "--node-filter", strings.Join(f.files.nodes, ","))
+	}
+	if f.files.dilation != 0 {
+		line = append(line, "--dilation", fmt.Sprint(int(f.files.dilation)))
 	}
 	if *f.simulate {
 		line = append(line, "--simulate")

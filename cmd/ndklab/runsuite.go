@@ -153,7 +153,7 @@ func (f *runFlags) plan(cmd *cobra.Command, paths []string) ([]suite.Case, error
 		if err != nil {
 			return nil, err
 		}
-		t, err := text.parse(cmd.Context(), topology.Options{})
+		t, err := text.parse(cmd.Context(), topology.Options{Dilation: int(f.files.dilation)})
 		switch {
 		case err != nil:
 		case *f.simulate:
@@ -200,7 +200,7 @@ func (f *runFlags) runCase(ctx context.Context, c suite.Case, show display) (*re
 	if err != nil {
 		return nil, err
 	}
-	t, err := text.parse(ctx, topology.Options{Name: c.Lab})
+	t, err := text.parse(ctx, topology.Options{Name: c.Lab, Dilation: int(f.files.dilation)})
 	if err != nil {
 		return nil, err
 	}

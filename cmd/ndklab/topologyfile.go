@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/ndklab/ndklab/internal/control"
@@ -35,6 +36,11 @@ const partHelp = `--name gives the lab another name than the file does. --node-f
 nodes that it names, by names, ranges or patterns such as leaf-*, and the links between
 them, with the addresses that they have in the whole lab. Workloads, checks, timeline
 entries and captures that need other nodes are left out, which the command says.`
+
+// dilationHelp describes --dilation in the help of the commands that have it.
+const dilationHelp = `--dilation N, or ` + "`dilation: N`" + ` in the file, makes rates N times lower, and delays and timers N
+times longer, so that a fabric that is too fast for this machine runs as it would. Times
+and rates of reports are the fabric's. A simulation ignores it.`
 
 // errNoFile is that the current folder has no topology file.
 var errNoFile = errors.New("this folder has no " + filePattern)
@@ -92,12 +98,37 @@ func labArgument(cmd *cobra.Command, args []string, what string) (string, error)
 	return t.Name, nil
 }
 
-// fileFlags has --name, --node-filter and, of commands that make labs, --label.
+// fileFlags has --name, --node-filter and, of commands that make labs, --label and --dilation.
 type fileFlags struct {
-	name   string
-	nodes  []string
-	labels *labelFlag // nil: the command has none
+	name     string
+	nodes    []string
+	labels   *labelFlag   // nil: the command has none
+	dilation dilationFlag // 0: the file says it, or the command has none
 }
+
+// A dilationFlag is the flag --dilation.
+type dilationFlag int
+
+// addDilation adds --dilation.
+func (f *fileFlags) addDilation(cmd *cobra.Command) {
+	cmd.Flags().Var(&f.dilation, "dilation", "slow the lab down by this factor, instead of the file's")
+}
+
+// Set implements pflag.Value.
+func (d *dilationFlag) Set(text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > topology.MaxDilation {
+		return fmt.Errorf("expected a whole number from 1 to %d", topology.MaxDilation)
+	}
+	*d = dilationFlag(n)
+	return nil
+}
+
+// Type implements pflag.Value: what --help calls the value.
+func (d *dilationFlag) Type() string { return "N" }
+
+// String implements pflag.Value: the default, which is none.
+func (d *dilationFlag) String() string { return "" }
 
 func newFileFlags(cmd *cobra.Command) *fileFlags {
 	f := new(fileFlags)
@@ -136,7 +167,7 @@ func (f *fileFlags) parse(cmd *cobra.Command, text *topologyText, running *topol
 		}
 	}
 	t, err := text.parse(cmd.Context(), topology.Options{
-		Name: f.name, Nodes: f.filter(), Running: running,
+		Name: f.name, Nodes: f.filter(), Dilation: int(f.dilation), Running: running,
 		LeftOut: func(what string) { fmt.Fprintln(cmd.ErrOrStderr(), "left out:", what) },
 	})
 	if err != nil {

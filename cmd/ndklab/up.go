@@ -18,7 +18,7 @@ import (
 
 func upCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "up [FILE|-] [-o text|json] [--seed N] [--name NAME] [--reconfigure] [--node-filter NODES] [--label NAME=VALUE] [--dry-run] [--record FILE] [--replay FILE]",
+		Use:     "up [FILE|-] [-o text|json] [--seed N] [--name NAME] [--reconfigure] [--node-filter NODES] [--label NAME=VALUE] [--dilation N] [--dry-run] [--record FILE] [--replay FILE]",
 		Aliases: []string{"deploy"},
 		Short:   "Build a lab and leave it up",
 		Long: `Builds the lab of a topology file and returns when every node is ready: its
@@ -32,6 +32,8 @@ workload: "ndklab run LAB" does. The lab stays up until "ndklab down LAB".
 --reconfigure first takes down a lab of that name that is up; "ndklab apply" changes a
 lab while it goes on. --label gives the lab a label, by which ls and down select labs.
 --dry-run says what the lab would have, and makes nothing.
+
+` + dilationHelp + `
 
 ` + logHelp,
 		Example: `  ndklab up examples/pair.ndklab.yaml
@@ -47,6 +49,7 @@ lab while it goes on. --label gives the lab a label, by which ls and down select
 	logs := newLogFlags(cmd)
 	flags := newFileFlags(cmd)
 	flags.labels = newLabelFlag(cmd)
+	flags.addDilation(cmd)
 	reconfigure := reconfigureFlag(cmd)
 	dry := cmd.Flags().Bool("dry-run", false, "say what would be made, and make nothing")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -112,6 +115,7 @@ func startTopology(cmd *cobra.Command, file string, t *topology.Topology, show *
 		undo()
 		return nil, explained(cmd, err)
 	}
+	show.dilation(t.DilationFactor())
 	show.say("lab %s is up after %d ms: nodes: %d, links: %d, seed %d", t.Name, time.Since(begin).Milliseconds(), len(t.Nodes), len(t.Links), t.Seed)
 	return l, nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/ndklab/ndklab/internal/fabric/hazard"
+	"github.com/ndklab/ndklab/internal/fabric/report/words"
 	"github.com/ndklab/ndklab/topology"
 	"github.com/spf13/cobra"
 )
@@ -15,6 +16,7 @@ type validation struct {
 	File      string              `json:"file"`
 	Valid     bool                `json:"valid"`
 	Lab       string              `json:"lab,omitempty"`
+	Dilation  int                 `json:"dilation,omitempty"` // 0: none
 	Nodes     int                 `json:"nodes"`
 	Links     int                 `json:"links"`
 	Workloads int                 `json:"workloads"`
@@ -84,7 +86,7 @@ stand for, and variables by their values.
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s: warning: %s\n", v.File, w)
 			}
 			if valid = valid && v.Valid; v.Valid {
-				fmt.Fprintf(&told, "%s: valid: lab %s, nodes: %d, links: %d, workloads: %d\n", v.File, v.Lab, v.Nodes, v.Links, v.Workloads)
+				fmt.Fprintf(&told, "%s: valid: lab %s, nodes: %d, links: %d, workloads: %d\n", v.File, words.Dilated(v.Lab, v.Dilation), v.Nodes, v.Links, v.Workloads)
 			}
 			result.Files = append(result.Files, v)
 		}
@@ -124,7 +126,7 @@ func validate(cmd *cobra.Command, file string, flags *fileFlags) (validation, er
 	t, err := flags.read(cmd, file)
 	switch problem := err.(type) {
 	case nil:
-		v.Valid, v.Lab, v.Nodes, v.Links, v.Workloads = true, t.Name, len(t.Nodes), len(t.Links), len(t.Workloads)
+		v.Valid, v.Lab, v.Dilation, v.Nodes, v.Links, v.Workloads = true, t.Name, t.Dilation, len(t.Nodes), len(t.Links), len(t.Workloads)
 		v.Warnings = hazard.Find(t)
 	case topology.ErrorList:
 		for _, e := range problem {

@@ -35,6 +35,7 @@ type upParams struct {
 	Addresses []localAddress
 	LineRates map[netip.Addr]uint64 `json:",omitempty"` // Config.LineRates
 	PIDLimit  bool                  // the node's
+	Dilation  int                   `json:",omitempty"` // likewise
 	// Adapter is a topology.Adapter, or nothing if that sets nothing, which saves package
 	// json the reflection.
 	Adapter json.RawMessage `json:",omitempty"`
@@ -269,7 +270,7 @@ func (a *Agent) bringUp(ctx context.Context) error {
 	if err := a.configure(ctx, network); err != nil {
 		return err
 	}
-	params := upParams{Seed: a.cfg.Seed, Addresses: a.cfg.addresses(), LineRates: a.cfg.LineRates, PIDLimit: a.cfg.PIDLimit}
+	params := upParams{Seed: a.cfg.Seed, Addresses: a.cfg.addresses(), LineRates: a.cfg.LineRates, PIDLimit: a.cfg.PIDLimit, Dilation: a.cfg.Dilation}
 	if a.cfg.Forwards || len(params.Addresses) == 0 && !params.PIDLimit {
 		return nil
 	}

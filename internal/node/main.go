@@ -160,12 +160,13 @@ func (a *agent) bringUp(_ context.Context, r *control.Request, params upParams) 
 	if len(params.Addresses) == 0 {
 		return 0, nil
 	}
-	shared, err := startAdapter(&params, clock.Real(), lease.NewErrorTeller(r.Conn).Tell)
+	fabric := clock.Dilated(clock.Real(), params.Dilation) // which the adapter and the workloads live by
+	shared, err := startAdapter(&params, fabric, lease.NewErrorTeller(r.Conn).Tell)
 	if err != nil {
 		return 0, err
 	}
 	device := shared.Device()
-	a.shared, a.traffic = shared, traffic{node: a.lab + "/" + a.name, device: device, host: workload.NewHost(device, clock.Real())}
+	a.shared, a.traffic = shared, traffic{node: a.lab + "/" + a.name, device: device, host: workload.NewHost(device, fabric)}
 	return device.ReceiveBuffer().Granted, nil
 }
 

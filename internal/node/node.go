@@ -40,6 +40,8 @@ type Config struct {
 	Seed       uint64 // of the adapter's random decisions
 	Adapter    topology.Adapter
 	Interfaces []Interface
+	// Dilation is the factor by which the clock of the adapter and of workloads is slower than the machine's (clock.Dilated).
+	Dilation int
 	// LineRates has the rates of the lines at addresses, in bits per second, for an adapter with congestion control.
 	LineRates map[netip.Addr]uint64
 	Forwards  bool // it is a router, without an adapter

@@ -294,7 +294,7 @@ func keepLink(*topology.Link) bool { return true }
 // no workloads, timeline or checks: they need the complete topology. altered takes the place of the link with the same
 // ends; it may be nil.
 func without(of *topology.Topology, node func(*topology.Node) bool, link func(*topology.Link) bool, altered *topology.Link) *topology.Topology {
-	t := &topology.Topology{Name: of.Name, Seed: of.Seed, HasSeed: of.HasSeed, Labels: of.Labels, Convergence: of.Convergence}
+	t := &topology.Topology{Name: of.Name, Seed: of.Seed, HasSeed: of.HasSeed, Dilation: of.Dilation, Labels: of.Labels, Convergence: of.Convergence}
 	index := make([]int, len(of.Links))
 	for i := range of.Links {
 		index[i] = -1

@@ -280,7 +280,11 @@ func TestApplyTriesAgain(t *testing.T) {
 func TestWithout(t *testing.T) {
 	whole := parse(t, routed+"    - {endpoints: [\"r:eth1\", \"s:eth0\"]}\n")
 	whole.Nodes[2].Routes = append(whole.Nodes[2].Routes, topology.Route{To: whole.Nodes[0].Interfaces[1].Addresses[0].Masked(), Via: []netip.Addr{whole.Nodes[0].Interfaces[0].Addresses[0].Addr()}})
+	whole.Dilation = 40
 	remains := without(whole, keepNode, func(l *topology.Link) bool { return l.Endpoints[0].Node != "a" }, nil)
+	if remains.Dilation != 40 {
+		t.Errorf("a lab with dilation 40 has %d amid a change", remains.Dilation)
+	}
 	var got []string
 	for _, n := range remains.Nodes {
 		line := n.Name

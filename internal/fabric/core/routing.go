@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/topology"
@@ -36,7 +37,7 @@ func (r *routing) underWay() bool { return r.timer.at > 0 || r.converging }
 // nothing converges.
 func (r *routing) restart() {
 	if l := r.lab; r.converges() && l.building == nil {
-		l.timers.set(&r.timer, l.now+l.topo.Convergence)
+		l.timers.set(&r.timer, l.now+l.topo.Convergence*time.Duration(l.topo.DilationFactor()))
 	}
 }
 

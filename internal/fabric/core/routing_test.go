@@ -81,6 +81,17 @@ func TestRoutesConverge(t *testing.T) {
 	}
 }
 
+// A time of the fabric takes as many times longer by the machine, which is the core's, as the file says.
+func TestRoutesConvergeDilated(t *testing.T) {
+	const dilation = 40
+	w := built(t, "dilation: 40"+spines)
+	w.must(SwitchLink{Link: 4})
+	w.quiet(dilation*settles - instant)
+	w.wantRoutes()
+	w.run(anAction + 2*instant)
+	w.wantRoutes(4)
+}
+
 // Each change of a link starts the time anew. One that is undone before changes no routes.
 func TestRoutesAwaitTheLastChange(t *testing.T) {
 	w := built(t, spines)

@@ -127,7 +127,7 @@ func (s *Supervisor) info() (info Info) {
 			return
 		}
 		topo := standing.Topology
-		info = Info{Lab: s.name, State: stateOf(standing), Seed: topo.Seed, Nodes: len(topo.Nodes), Links: len(topo.Links), Up: s.Since().Seconds(), Labels: topo.Labels}
+		info = Info{Lab: s.name, State: stateOf(standing), Seed: topo.Seed, Nodes: len(topo.Nodes), Links: len(topo.Links), Up: s.Since().Seconds(), Labels: topo.Labels, Dilation: topo.Dilation}
 		for i := range topo.Nodes {
 			switch l.Node(topo.Nodes[i].Name).State {
 			case nodeDown:
@@ -161,7 +161,7 @@ func (s *Supervisor) inspect(ctx context.Context, _ *control.Request, _ control.
 	if err != nil {
 		return nil, err
 	}
-	return &Inspection{Lab: s.name, Labels: topo.Labels, Seed: topo.Seed, State: stateOf(standing), Nodes: s.inspectAll(ctx, topo), Links: links, Externals: externals, Unfinished: standing.Unfinished}, nil
+	return &Inspection{Lab: s.name, Labels: topo.Labels, Seed: topo.Seed, Dilation: topo.Dilation, State: stateOf(standing), Nodes: s.inspectAll(ctx, topo), Links: links, Externals: externals, Unfinished: standing.Unfinished}, nil
 }
 
 func (s *Supervisor) exec(ctx context.Context, r *control.Request, params execParams) (status int, err error) {

@@ -43,6 +43,10 @@ func (s *Supervisor) prepare(params *startParams) error {
 	topo, p := params.Topology, place{dir: params.StateDir, name: s.name}
 	s.dir = params.Dir
 	s.links.place, s.links.named, s.links.seed = p, params.Privileged, topo.Seed
+	s.mu.Lock()
+	s.dilation = topo.DilationFactor()
+	s.links.engine.dilation = s.dilation
+	s.mu.Unlock()
 	if folder, err := verbs.Folder(); err == nil { // else commands run without, and ndklab doctor says what is missing
 		s.nodes.libraries = folder
 	}

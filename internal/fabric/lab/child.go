@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ndklab/ndklab/internal/fabric/linkem"
 	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/internal/node/verbs"
 	"golang.org/x/sys/unix"
@@ -40,7 +39,7 @@ func Child() {
 	case part == recorderName:
 		run = func() error { return record(lab) }
 	case part == engineName:
-		run = func() error { return linkem.Main(inherited(firstFile, "control"), 1) }
+		run = runEngine
 	default:
 		return
 	}

@@ -3,6 +3,7 @@ package lab
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -17,6 +18,8 @@ type engine struct {
 	lab    string
 	reaper *reaper.Reaper
 	died   func(*control.Error) // is told of the end of the process
+	// dilation is the lab's; set before the first start.
+	dilation int
 
 	mu      sync.Mutex     // guards what follows
 	running *linkem.Engine // nil before
@@ -44,6 +47,9 @@ func (e *engine) start() (*linkem.Engine, error) {
 		return nil, fmt.Errorf("start link engine: %w", err)
 	}
 	cmd := childCommand(engineName, e.lab, os.Stderr, theirs)
+	if e.dilation > 1 {
+		cmd.Args = append(cmd.Args, strconv.Itoa(e.dilation))
+	}
 	err = e.reaper.Start(func() (int, error) {
 		if err := cmd.Start(); err != nil {
 			return 0, err
@@ -64,6 +70,18 @@ func (e *engine) start() (*linkem.Engine, error) {
 		e.died(control.Errorf(control.Failed, "the link engine of lab %s died (%v)", e.lab, err))
 	}()
 	return e.running, nil
+}
+
+// runEngine is the engine process, as start starts it.
+func runEngine() error {
+	dilation := 1
+	if len(os.Args) > 1 {
+		var err error
+		if dilation, err = strconv.Atoi(os.Args[1]); err != nil {
+			return fmt.Errorf("dilation: %w", err)
+		}
+	}
+	return linkem.Main(inherited(firstFile, "control"), dilation)
 }
 
 // engineTime bounds how long the engine may take to end by itself.

@@ -88,7 +88,7 @@ func (h *history) all(since time.Time) (events []event.Event, next uint64) {
 
 // Publish sends an event to every client that watches, keeps it, and logs it.
 func (s *Supervisor) Publish(e event.Event) {
-	e.Lab, e.At, e.Time = s.name, s.Since(), time.Now()
+	e.Lab, e.At, e.Time = s.name, s.fabricTime(), time.Now()
 	log.Print(e.Text)
 	s.history.add(e)
 }

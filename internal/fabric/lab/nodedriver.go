@@ -155,7 +155,7 @@ func (d *nodeDriver) config(topo *topology.Topology, spec *topology.Node, routes
 		seed = fmt.Sprintf("node %s, start %d", spec.Name, start)
 	}
 	cfg := node.Config{
-		Lab: d.lab, Name: spec.Name, Seed: topo.SeedOf(seed), Adapter: spec.Adapter,
+		Lab: d.lab, Name: spec.Name, Seed: topo.SeedOf(seed), Adapter: spec.Adapter, Dilation: topo.DilationFactor(),
 		Forwards: spec.Kind == topology.Router, Routes: routes, Reroutes: topo.Convergence > 0, PIDLimit: spec.PIDs != 0,
 		Env: spec.Setup.Env, Files: spec.Setup.Files, Hosts: d.hosts,
 	}

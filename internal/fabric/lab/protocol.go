@@ -80,7 +80,9 @@ type Info struct {
 	State string  `json:"state"`
 	Nodes int     `json:"nodes"`
 	Links int     `json:"links"`
-	Up    float64 `json:"up_seconds"` // since all nodes were ready
+	Up    float64 `json:"up_seconds"` // since all nodes were ready, by the machine's clock
+	// Dilation is the factor by which the lab is slower than its file says; 0: it is not.
+	Dilation int `json:"dilation,omitempty"`
 	// Of the nodes, those that are down and those that are paused.
 	Down   int `json:"nodes_down,omitempty"`
 	Paused int `json:"nodes_paused,omitempty"`
@@ -101,9 +103,11 @@ type Inspection struct {
 	Lab    string            `json:"lab"`
 	Labels map[string]string `json:"labels,omitempty"`
 	Seed   uint64            `json:"seed"`
-	State  string            `json:"state"`
-	Nodes  []report.Node     `json:"nodes"`
-	Links  []report.Link     `json:"links"`
+	// Dilation is the factor by which the lab is slower than its file says; 0: it is not.
+	Dilation int           `json:"dilation,omitempty"`
+	State    string        `json:"state"`
+	Nodes    []report.Node `json:"nodes"`
+	Links    []report.Link `json:"links"`
 	// Externals are the ends of links outside the lab.
 	Externals []report.External `json:"externals"`
 	// Unfinished has the reason why the last Apply did not come to its end; "" if it did.

@@ -231,6 +231,9 @@ func (a *runAPI) playRun(r *run, topo *topology.Topology, beginning *beginning) 
 	if errors.Is(err, scenario.ErrInterrupted) && context.Cause(r.ctx) != errReport {
 		return nil, context.Cause(r.ctx)
 	}
+	if result.Dilation = topo.Dilation; result.Dilation > 0 {
+		result.MachineSeconds = result.Seconds * float64(result.Dilation)
+	}
 	result.Started, result.Host, result.SetByHand = began.Format(time.RFC3339), host(), setByHand
 	if result.Recorded, err = a.decisions.recorded(context.WithoutCancel(r.ctx)); err != nil {
 		return nil, err

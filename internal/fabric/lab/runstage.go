@@ -34,6 +34,7 @@ type runStage struct {
 	ctx      context.Context // ends with the run, which then has been tidied up
 	end      context.CancelFunc
 	began    *beginning
+	dilation int           // the lab's
 	requests chan struct{} // holds a token for each request to an agent that does not take long
 	serverID atomic.Uint64 // numbers commands that are waited for
 
@@ -68,12 +69,13 @@ func newRunStage(ctx context.Context, s *Supervisor, began *beginning) *runStage
 		Supervisor: s, caller: ctx, began: began, requests: make(chan struct{}, requestsAtOnce),
 		servers: map[flowEnd]*life{}, clients: map[flowEnd]*runClient{},
 	}
+	r.dilation = r.topology().DilationFactor()
 	r.ctx, r.end = context.WithCancel(context.Background())
 	return r
 }
 
-// Clock is real time.
-func (r *runStage) Clock() clock.Clock { return clock.Real() }
+// Clock is the fabric's time.
+func (r *runStage) Clock() clock.Clock { return clock.Dilated(clock.Real(), r.dilation) }
 
 // request makes a request of a node's agent that is answered within a limit or is an
 // error.
@@ -368,7 +370,7 @@ func (r *runStage) Watch(tell func(event.Event)) (stop func()) {
 	next := r.history.next()
 	go r.history.send(done, next, func(e event.Event) error {
 		if !event.OfRun(e.Kind) && e.Kind != event.EventsLost {
-			e.At = clock.Real().Now() - time.Since(e.Time)
+			e.At = (clock.Real().Now() - time.Since(e.Time)) / time.Duration(r.dilation)
 			tell(e)
 		}
 		return nil

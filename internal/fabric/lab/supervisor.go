@@ -42,6 +42,7 @@ type Supervisor struct {
 
 	mu       sync.Mutex // guards what follows
 	ready    time.Time  // when all nodes were; zero before
+	dilation int        // the lab's; 0 before it is built
 	released bool       // the lab may outlive its owner
 	reason   *control.Error
 }
@@ -175,10 +176,22 @@ func (s *Supervisor) serveClient(sock *net.UnixConn) {
 	_, _ = s.clients.add(func() (*control.Conn, error) { return control.New(sock, s.requests().Serve), nil })
 }
 
-// Since is the lab's clock: how long all nodes have been ready. It is 0 before.
+// fabricTime is the lab's clock: the fabric's time since all nodes were ready, 0 before.
+func (s *Supervisor) fabricTime() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.since() / time.Duration(max(s.dilation, 1))
+}
+
+// Since returns the time since all nodes were ready by the machine's clock, 0 before.
 func (s *Supervisor) Since() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.since()
+}
+
+// since is Since; mu is held.
+func (s *Supervisor) since() time.Duration {
 	if s.ready.IsZero() {
 		return 0
 	}

@@ -28,6 +28,11 @@ func (l Links) Verify(ctx context.Context, endpoint string, probes Probes) (*rep
 
 // verifyLink answers methodVerify.
 func (a *linkAPI) verifyLink(ctx context.Context, _ *control.Request, params verifyParams) (*report.Verification, error) {
+	var dilation int
+	a.look(func(l *core.Lab) { dilation = l.Topology().DilationFactor() })
+	if dilation > 1 {
+		return nil, control.Errorf(control.Usage, "lab %s has dilation %d, and probes know the machine's time alone: `ndklab up --dilation 1` makes a lab whose links can be verified", a.lab, dilation)
+	}
 	spec, before, err := a.linkToProbe(params.Endpoint)
 	if err != nil {
 		return nil, err

@@ -58,8 +58,8 @@ type fabric struct {
 	// deadlocks has those that the supervisor is still to be told of.
 	deadlocks chan bufferstats.Deadlock
 	full      map[string]uint64 // by host: packets that its adapter had no room for
-	retry     time.Duration // when to send again where an interface took no more, by the machine's time; 0: never
-	ran       time.Duration // when catchUp was called last, likewise
+	retry     time.Duration     // when to send again where an interface took no more, by the machine's time; 0: never
+	ran       time.Duration     // when catchUp was called last, likewise
 	identity  impair.Identity
 
 	recorder *series.Recorder // nil: the topology has no series

@@ -8,6 +8,8 @@ type Lab struct {
 	Nodes int
 	Links int
 	Up    float64 // seconds since all nodes were ready; 0 before
+	// Dilation is the factor by which the lab is slower than its file says; 0: it is not.
+	Dilation int
 	// Of the nodes, those that are down and those that are paused.
 	Down   int
 	Paused int

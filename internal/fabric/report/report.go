@@ -48,6 +48,10 @@ type Run struct {
 	SetByHand []string `json:"set_by_hand,omitempty"`
 	// Simulated: it was played in virtual time, on no network.
 	Simulated bool `json:"simulated,omitempty"`
+	// Dilation is the factor by which the lab was slower than its file says; 0: it was not. All times and rates of the report are the
+	// fabric's, but for Started, MachineSeconds, WallSeconds and what programs have printed.
+	Dilation       int     `json:"dilation,omitempty"`
+	MachineSeconds float64 `json:"machine_seconds,omitempty"` // Seconds as the machine's clock has them; 0 without dilation
 	// Replay is the command that runs it again with the same seed.
 	Replay string `json:"replay,omitempty"`
 	// Artifacts is the folder in which the evidence of a run that failed is; "" if there is none.
@@ -154,6 +158,7 @@ type Measurement struct {
 	SetByHand []string `json:"set_by_hand,omitempty"`
 	// Simulated: it was played in virtual time, on no network.
 	Simulated bool `json:"simulated,omitempty"`
+	Dilation  int  `json:"dilation,omitempty"` // as in Run
 }
 
 // WriteJSON writes v, a Run or another value of this package, as one indented

@@ -194,6 +194,24 @@ func TestRunsAreRepeated(t *testing.T) {
 	}
 }
 
+// A simulation takes no notice of dilation: its report is the same to the last byte, also where links go down and routes
+// converge.
+func TestDilationIsIgnored(t *testing.T) {
+	converging := func(t testing.TB) *topology.Topology {
+		return parsed(t, strings.Replace(fatTree, "CONVERGENCE", "50ms", 1))
+	}
+	for name, lab := range map[string]func(testing.TB) *topology.Topology{"mesh": mesh, "converging": converging} {
+		dilated := lab(t)
+		dilated.Dilation = 40
+		if diff := cmp.Diff(lines(t, run(t, lab(t))), lines(t, run(t, dilated))); diff != "" {
+			t.Errorf("%s with dilation (-without +with):\n%s", name, diff)
+		}
+		if dilated.Dilation != 40 {
+			t.Error("the caller's topology has changed")
+		}
+	}
+}
+
 // A run that would go on for ever ends when it is interrupted, with the reason and what
 // was measured until then.
 func TestInterrupt(t *testing.T) {

@@ -54,6 +54,9 @@ func newLab(t *topology.Topology, o Options) (*lab, error) {
 	if err := Refuse(t); err != nil {
 		return nil, err
 	}
+	undilated := *t
+	undilated.Dilation = 0 // which is a lab's
+	t = &undilated
 	l := &lab{topo: t, clock: clock.NewVirtual(), core: core.New(t), asked: map[uint64]func(error){}}
 	programs, err := newPrograms(t, &o, l.clock)
 	if err != nil {

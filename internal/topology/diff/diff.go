@@ -76,7 +76,8 @@ func (e *RefusedError) Error() string { return e.What }
 // Compare returns the changes that turn a lab that is up into that of another topology,
 // which was read with the first as topology.Options.Running. It fails with a
 // *RefusedError if they differ in their name, in their seed, on which all that is random
-// depends (a topology without a seed may be of any), in packet buffers and what is at them (compareBuffers), or in where the lab has links to its
+// depends (a topology without a seed may be of any), in their dilation, by which every process of the lab lives, in packet
+// buffers and what is at them (compareBuffers), or in where the lab has links to its
 // outside, which somebody there relies on.
 func Compare(was, is *topology.Topology) (*Difference, error) {
 	if was.Name != is.Name {
@@ -84,6 +85,9 @@ func Compare(was, is *topology.Topology) (*Difference, error) {
 	}
 	if is.HasSeed && was.Seed != is.Seed {
 		return nil, &RefusedError{fmt.Sprintf("the seed changes from %d to %d", was.Seed, is.Seed)}
+	}
+	if from, to := was.DilationFactor(), is.DilationFactor(); from != to {
+		return nil, &RefusedError{fmt.Sprintf("the dilation changes from %d to %d", from, to)}
 	}
 	if err := compareBuffers(was, is); err != nil {
 		return nil, err

@@ -147,12 +147,14 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// The name, the seed and the links to the outside of a lab cannot change.
+// The name, the seed, the dilation and the links to the outside of a lab cannot change.
 func TestRefused(t *testing.T) {
 	was := parse(t, nil, "name: a\nseed: 1\ntopology: {nodes: {a: }}")
 	for file, want := range map[string]string{
 		"name: b\nseed: 1\ntopology: {nodes: {a: }}":                                     "the name changes from a to b",
 		"name: a\nseed: 2\ntopology: {nodes: {a: }}":                                     "the seed changes from 1 to 2",
+		"name: a\ndilation: 2\ntopology: {nodes: {a: }}":                                 "the dilation changes from 1 to 2",
+		"name: a\ndilation: 1\ntopology: {nodes: {a: }}":                                 "",
 		"name: a\ntopology: {nodes: {a: }}":                                              "",
 		"name: a\ntopology: {nodes: {a: }, links: [{endpoints: ['a:e', 'external:x']}]}": "the link a:e - external:x to outside of the lab is added",
 	} {

@@ -47,6 +47,18 @@ func TestSelfContained(t *testing.T) {
 	}
 }
 
+// The page of a lab with dilation says how long its run took on the machine, that of another does not.
+func TestDilation(t *testing.T) {
+	r := sample.Flap()
+	r.Dilation, r.Seconds, r.MachineSeconds = 40, 0.1, 4
+	if page := markup(t, &report.Suite{Labs: []*report.Run{r}}); !strings.Contains(page, "dilation 40: 4.00 s on this machine are 100 ms of the fabric") {
+		t.Error("the page does not say it")
+	}
+	if strings.Contains(markup(t, suite()), "dilation") {
+		t.Error("a page of labs without dilation has one")
+	}
+}
+
 // Names and texts are escaped wherever they stand, also in the data of plots.
 func TestEscaped(t *testing.T) {
 	const text = `</script></title><script>x('"&')</script>`

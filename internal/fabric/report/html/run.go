@@ -27,6 +27,9 @@ func lab(i int, r *report.Run, open bool) *element {
 	if r.Simulated {
 		facts = append(facts, "simulated")
 	}
+	if r.Dilation > 1 {
+		facts = append(facts, words.Dilation(r.Dilation, r.MachineSeconds, r.Seconds))
+	}
 	if r.Flaky {
 		facts = append(facts, fmt.Sprintf("flaky: it passed on attempt %d", r.Attempts))
 	}

@@ -38,7 +38,7 @@ func WriteLabs(w io.Writer, labs []report.Lab) error {
 		if l.Paused > 0 {
 			nodes += fmt.Sprintf(", %d paused", l.Paused)
 		}
-		row := []string{l.Lab, l.State, nodes, links, up, seed}
+		row := []string{l.Lab, words.Dilated(l.State, l.Dilation), nodes, links, up, seed}
 		if labelled {
 			row = append(row, topology.FormatLabels(l.Labels))
 		}

@@ -17,6 +17,9 @@ import (
 func WriteRun(w io.Writer, r *report.Run, detail Detail) error {
 	p := newPageOf(w, runWidth)
 	p.full, p.brief = detail == Full, detail == Brief && !fits(r)
+	if r.Dilation > 1 {
+		p.line(words.Dilation(r.Dilation, r.MachineSeconds, r.Seconds))
+	}
 	writeWorkloads(p, r.Workloads)
 	writeEvents(p, r.Events)
 	writeNodes(p, r.Nodes)
@@ -39,6 +42,9 @@ func WriteRun(w io.Writer, r *report.Run, detail Detail) error {
 // have in those of a run.
 func WriteMeasurement(w io.Writer, m *report.Measurement) error {
 	p := newPageOf(w, runWidth)
+	if m.Dilation > 1 {
+		p.line(words.DilationOf(m.Dilation))
+	}
 	writeWorkloads(p, []report.Workload{m.Workload})
 	writeSetByHand(p, m.SetByHand)
 	writeProblems(p, m.Problems)

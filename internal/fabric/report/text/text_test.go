@@ -136,6 +136,9 @@ func texts() map[string]func(io.Writer) error {
 	for i := range inspection.Links[0].Directions {
 		inspection.Links[0].Directions[i].Achieved = report.Quality{}
 	}
+	slow := pair()
+	slow.Workloads, slow.Nodes, slow.Links = nil, nil, nil
+	slow.Dilation, slow.MachineSeconds = 40, 40*slow.Seconds
 	up := report.Lab{Lab: "pair", Seed: 42, State: "ready", Nodes: 2, Links: 1, Up: 12.345}
 	return map[string]func(io.Writer) error{
 		"pair":    func(b io.Writer) error { return WriteRun(b, pair(), Full) },
@@ -157,7 +160,7 @@ func texts() map[string]func(io.Writer) error {
 		"links":    func(b io.Writer) error { return WriteLinks(b, settings()) },
 		"settings": func(b io.Writer) error { return WriteSettings(b, settings()) },
 		"labs": func(b io.Writer) error {
-			return WriteLabs(b, []report.Lab{up, {Lab: "other", State: "starting"}})
+			return WriteLabs(b, []report.Lab{up, {Lab: "other", State: "starting"}, {Lab: "slow", State: "ready", Seed: 1, Nodes: 3, Links: 2, Up: 4, Dilation: 40}})
 		},
 		"adapter":     func(b io.Writer) error { return WriteAdapter(b, adapters()[0]) },
 		"adapters":    func(b io.Writer) error { return WriteAdapters(b, adapters()) },
@@ -172,7 +175,11 @@ func texts() map[string]func(io.Writer) error {
 		},
 		"connections":   func(b io.Writer) error { return WriteConnections(b, connections()) },
 		"noconnections": func(b io.Writer) error { return WriteConnections(b, &report.Connections{}) },
-		"nolabs":        func(b io.Writer) error { return WriteLabs(b, nil) },
+		"dilated":       func(b io.Writer) error { return WriteRun(b, slow, Full) },
+		"dilatedperf": func(b io.Writer) error {
+			return WriteMeasurement(b, &report.Measurement{Workload: pair().Workloads[0], Dilation: 40})
+		},
+		"nolabs": func(b io.Writer) error { return WriteLabs(b, nil) },
 	}
 }
 

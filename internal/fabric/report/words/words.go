@@ -49,6 +49,25 @@ func Failure(r *report.Run) string {
 	return strings.Join(parts, ", ")
 }
 
+// Dilation returns how long a lab's run of so many seconds took on the machine, which dilation has made that many times
+// longer.
+func Dilation(dilation int, machine, seconds float64) string {
+	return fmt.Sprintf("dilation %d: %s on this machine are %s of the fabric", dilation, Duration(machine*1e6), Duration(seconds*1e6))
+}
+
+// Dilated returns the state of a lab with its dilation, if it has one.
+func Dilated(state string, dilation int) string {
+	if dilation > 1 {
+		state += fmt.Sprintf(", dilation %d", dilation)
+	}
+	return state
+}
+
+// DilationOf returns what dilation means for the times that follow.
+func DilationOf(dilation int) string {
+	return fmt.Sprintf("dilation %d: times and rates are the fabric's, a second of which takes %d s on this machine", dilation, dilation)
+}
+
 // CheckFailure returns what a check that failed expected and got, and where it is written.
 func CheckFailure(c *report.Check) string {
 	text := "expected " + c.Expected + ", got " + c.Got
