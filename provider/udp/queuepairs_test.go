@@ -10,6 +10,7 @@ import (
 
 	"github.com/vishvananda/netns"
 
+	"github.com/ndklab/ndklab/internal/provider/congestion"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 )
@@ -27,7 +28,7 @@ type station struct {
 
 const regionBase = 1 << 20
 
-func newStation(b *testing.B, ns netns.NsHandle, address netip.Addr, entries uint32, notify provider.CQNotification) *station {
+func newStation(b testing.TB, ns netns.NsHandle, address netip.Addr, entries uint32, notify provider.CQNotification, control congestion.Config) *station {
 	b.Helper()
 	s := &station{carrier: openIn(b, ns, address), address: address}
 	configuration := provider.DefaultConfiguration()
@@ -35,7 +36,7 @@ func newStation(b *testing.B, ns netns.NsHandle, address netip.Addr, entries uin
 	m, err := provider.NewMiniport(provider.Config{
 		Carrier: s.carrier, Clock: clock.Real(), Rand: rand.New(rand.NewPCG(1, uint64(address.As4()[3]))),
 		Info: provider.DefaultAdapterInfo(), Capabilities: provider.DefaultCapabilities(),
-		Configuration: &configuration,
+		Configuration: &configuration, Congestion: control,
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -62,7 +63,7 @@ func newStation(b *testing.B, ns netns.NsHandle, address netip.Addr, entries uin
 }
 
 // connect joins n queue pairs of two stations, and returns those of the first.
-func connect(b *testing.B, from, to *station, n int, depth uint32) []*provider.QP {
+func connect(b testing.TB, from, to *station, n int, depth uint32) []*provider.QP {
 	b.Helper()
 	service := netip.AddrPortFrom(to.address, 7000)
 	var refused atomic.Uint32
@@ -109,8 +110,8 @@ func BenchmarkQueuePairs(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%d", op, n), func(b *testing.B) {
 				ends := newLink(b, 4200)
 				wake := make(chan struct{}, 1)
-				from := newStation(b, ends[0], addressesOf(0)[0], uint32(n*depth), func(any, provider.Status) { wake <- struct{}{} })
-				to := newStation(b, ends[1], addressesOf(1)[0], 16, nil)
+				from := newStation(b, ends[0], addressesOf(0)[0], uint32(n*depth), func(any, provider.Status) { wake <- struct{}{} }, congestion.Config{})
+				to := newStation(b, ends[1], addressesOf(1)[0], 16, nil, congestion.Config{})
 				qps := connect(b, from, to, n, depth)
 				sgl := []provider.SGE{{VirtualAddress: regionBase, Length: size, MemoryRegionToken: from.mr.LocalToken()}}
 				done := make([]int, n)

@@ -369,7 +369,7 @@ func (c *Channel) setTimer(now time.Duration) {
 	}
 	c.timerAt = max(deadline, 1)
 	if c.timer == nil {
-		c.timer = c.device.Clock.AfterFunc(deadline-now, c.timeout)
+		c.timer = c.device.timers.AfterFunc(deadline-now, c.timeout)
 	} else {
 		c.timer.Reset(deadline - now)
 	}

@@ -169,7 +169,7 @@ func (c *Channel) handleMark(now time.Duration, op roce.Opcode) {
 		d.sendCNP(flow, to)
 		return
 	}
-	d.Clock.AfterFunc(g.CNP.Delay, func() { d.sendCNP(flow, to) })
+	d.timers.AfterFunc(g.CNP.Delay, func() { d.sendCNP(flow, to) })
 }
 
 func (d *Device) sendCNP(flow roce.Flow, to uint32) {

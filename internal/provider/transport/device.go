@@ -69,6 +69,7 @@ type Device struct {
 	pacing pacing
 
 	congestion congestionControl
+	timers     clock.Clock               // of channels
 	line       Line                      // the Carrier, if it is one and congestion control is not the window's
 	linesMu    sync.Mutex                // guards lines, but not the elements
 	lines      map[netip.Addr]*lineQueue // by local address
@@ -89,7 +90,10 @@ func New(cfg Config) *Device {
 	d.table.init(cfg.Share, cfg.Rand)
 	d.credit.init(cfg.Credit, cfg.Clock.Go)
 	d.pacing.init(cfg.Credit, d.table.next)
-	d.congestion.Config = cfg.Congestion
+	d.congestion.Config, d.timers = cfg.Congestion, cfg.Clock
+	if cfg.Congestion.Algorithm != congestion.Window {
+		d.timers = clock.Precise(cfg.Clock) // a packet that is to leave later must not leave much later
+	}
 	if line, ok := cfg.Carrier.(Line); ok && cfg.Congestion.Algorithm != congestion.Window {
 		d.line, d.lines = line, map[netip.Addr]*lineQueue{}
 	}
