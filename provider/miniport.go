@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"sync/atomic"
 
 	"github.com/ndklab/ndklab/internal/provider/congestion"
@@ -150,9 +151,9 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 	firstPort := gsi.AnyPort(cfg.Rand)
 	m.transport = transport.New(transport.Config{
 		Carrier: cfg.Carrier, Clock: cfg.Clock, Rand: cfg.Rand, Share: uint32(ledger.Own), Credit: int(m.receiveBuffer.Granted),
-		Congestion: cfg.Congestion,
-		Traffic:    transport.Traffic{InOctets: &own.InOctets, OutOctets: &own.OutOctets, InFrames: &own.InFrames, OutFrames: &own.OutFrames},
-		Datagrams:  func(packets []roce.Received) { m.manager.Receive(packets) },
+		Congestion: cfg.Congestion, Pause: pausesOf(ledger),
+		Traffic:   transport.Traffic{InOctets: &own.InOctets, OutOctets: &own.OutOctets, InFrames: &own.InFrames, OutFrames: &own.OutFrames},
+		Datagrams: func(packets []roce.Received) { m.manager.Receive(packets) },
 	})
 	guid := cfg.GUID
 	if guid == 0 {
@@ -167,4 +168,14 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 	m.listen(cfg.Carrier)
 	m.logFrameSizes(cfg.Log)
 	return m, nil
+}
+
+// pausesOf returns the pauses that a ledger has entries for.
+func pausesOf(l *sharing.Ledger) func(local netip.Addr, dscp uint8) transport.Pause {
+	return func(local netip.Addr, dscp uint8) transport.Pause {
+		if p := l.PauseOf(local, dscp); p != nil {
+			return p
+		}
+		return nil
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"sync"
@@ -130,6 +131,10 @@ func listen() (*net.UnixListener, error) {
 // Device returns the owner's part of the device.
 func (s *Server) Device() *provider.Miniport { return s.device }
 
+// Pause has packets from a local address wait whose DSCPs are among some, which are bits, in all processes that share the device,
+// until it is called with others.
+func (s *Server) Pause(local netip.Addr, dscps uint64) { s.ledger.SetPaused(local, dscps) }
+
 // Close ends all leases, as if their processes had died, and shares no more.
 // The device is the caller's to close. A second Close does nothing.
 func (s *Server) Close() error {
@@ -141,6 +146,9 @@ func (s *Server) Close() error {
 		return nil
 	}
 	s.unsubscribe()
+	for _, local := range s.carrier.Addresses() {
+		s.Pause(local, 0) // nobody is left who would end it
+	}
 	err := s.listener.Close()
 	for conn := range conns {
 		conn.Close()

@@ -32,6 +32,10 @@ func (q *QP) paceDeadline() (time.Duration, bool) { return q.paceDue, q.heldBack
 // it is called with false.
 func (q *QP) HoldData(busy bool) { q.lineBusy = busy }
 
+// HoldAll says that Next will not be called for now, whatever there is to be sent: until it is, no deadline is for the sake of
+// what the Pacer holds back.
+func (q *QP) HoldAll() { q.heldBack = false }
+
 // WaitsForLine reports whether Next last held back a packet for no other reason than HoldData.
 func (q *QP) WaitsForLine() bool { return q.heldBack && q.paceDue == 0 }
 

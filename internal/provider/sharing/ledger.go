@@ -11,7 +11,7 @@ import (
 
 // A Ledger records what the processes that share one adapter hold of it together,
 // as processes share an RNIC: how many objects each has, what each counted, and
-// which ports are whose. It lies in memory that all of them map. Every entry
+// which ports are whose, and which packets wait. It lies in memory that all of them map. Every entry
 // names its holder or is its holder's own, and is changed by atomic operations
 // alone, so that a process may die at any instruction and whoever survives can
 // tell what to clear.
@@ -23,6 +23,7 @@ type Ledger struct {
 
 	shares []held
 	ports  map[netip.Addr]*portTable
+	paused map[netip.Addr]*paused
 }
 
 // A Resource is something of which the adapter has a limited number, or which is
@@ -83,7 +84,7 @@ func holderOf(entry uint32) (share int, ok bool) {
 // Size returns the bytes that a ledger for so many addresses takes. Most of
 // them are never touched.
 func Size(addresses int) int {
-	return Max*int(unsafe.Sizeof(held{})) + addresses*int(unsafe.Sizeof(portTable{}))
+	return Max*int(unsafe.Sizeof(held{})) + addresses*int(unsafe.Sizeof(portTable{})+unsafe.Sizeof(paused{}))
 }
 
 // New returns the ledger in memory, which begins as zeros, for the process that
@@ -100,11 +101,14 @@ func New(memory []byte, addresses []netip.Addr, own int) (*Ledger, error) {
 		shares: unsafe.Slice((*held)(unsafe.Pointer(unsafe.SliceData(memory))), Max),
 		Own:    own,
 		ports:  map[netip.Addr]*portTable{},
+		paused: map[netip.Addr]*paused{},
 	}
 	at := Max * int(unsafe.Sizeof(held{}))
 	for _, address := range addresses {
 		l.ports[address] = (*portTable)(unsafe.Pointer(&memory[at]))
 		at += int(unsafe.Sizeof(portTable{}))
+		l.paused[address] = (*paused)(unsafe.Pointer(&memory[at]))
+		at += int(unsafe.Sizeof(paused{}))
 	}
 	return l, nil
 }

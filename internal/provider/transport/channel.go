@@ -114,7 +114,7 @@ func (c *Channel) setPeer(peer Peer, remoteQPN uint32) {
 	c.flow = roce.Flow{Local: peer.Local, Remote: peer.Remote}
 	c.flow.SourcePort = d.Carrier.SourcePort(peer.Local, roce.FlowLabel(c.number, remoteQPN))
 	c.class = roce.RequestedClass(peer.Class)
-	c.remoteQPN, c.line = remoteQPN, d.lineAt(peer.Local)
+	c.remoteQPN, c.line = remoteQPN, d.lineAt(peer.Local, d.congestion.classOf(c.class, roce.Acknowledge))
 	c.path = d.paths.find(peer.Remote)
 }
 
@@ -295,9 +295,10 @@ func (c *Channel) Progress(now time.Duration) {
 		c.model.Watch(false) // nothing that is under way will have anybody look there
 	}
 	c.takeCredit()
+	most := 0
 	for {
 		n, octets := 0, 0
-		most := c.mostPackets()
+		most = c.mostPackets()
 		for n < most {
 			if !c.QP.Next(now, &s.batch[n]) && !(n > 0 && c.acknowledgesLast && c.acknowledge(now, &s.batch[n])) {
 				break
@@ -325,20 +326,29 @@ func (c *Channel) Progress(now time.Duration) {
 	clear(s.completions) // lets go of the consumer's contexts
 	c.settleCredit()
 	c.setTimer(now)
-	if c.line != nil && c.QP.WaitsForLine() {
+	if c.line != nil && (most == 0 || c.QP.WaitsForLine()) {
 		c.line.wait(c)
 	}
 }
 
 // mostPackets returns how many packets may be gathered before they are handed to the carrier. On a line they are handed
-// over one by one, and the QP holds back what has data while the line is busy.
+// over one by one, and the QP holds back what has data while the line is busy. A pause holds back everything, since
+// acknowledgements are of the same class (roce.md 14.4).
 func (c *Channel) mostPackets() int {
 	if c.line == nil {
 		return batchSize
 	}
-	c.QP.HoldData(!c.hasTurn && !c.line.admits())
+	free := c.hasTurn || c.line.admits()
 	c.hasTurn = false
-	return 1
+	if !c.line.paused {
+		c.QP.HoldData(!free)
+		return 1
+	}
+	if !free {
+		c.QP.HoldAll()
+		return 0
+	}
+	return batchSize
 }
 
 // acknowledge makes the acknowledgement that is held back; false if there is none.

@@ -45,6 +45,8 @@ type Config struct {
 	Traffic Traffic
 	// Congestion says how fast queue pairs send; the zero value leaves it to their windows.
 	Congestion congestion.Config
+	// Pause returns the pause of packets of a DSCP from a local address; nil where nobody pauses them. It may be nil.
+	Pause func(local netip.Addr, dscp uint8) Pause
 	// Datagrams takes the management datagrams, which are lent.
 	Datagrams func(packets []roce.Received)
 }
@@ -69,10 +71,10 @@ type Device struct {
 	pacing pacing
 
 	congestion congestionControl
-	timers     clock.Clock               // of channels
-	line       Line                      // the Carrier, if it is one and congestion control is not the window's
-	linesMu    sync.Mutex                // guards lines, but not the elements
-	lines      map[netip.Addr]*lineQueue // by local address
+	timers     clock.Clock // of channels
+	line       Line        // the Carrier, if it is one and congestion control is not the window's
+	linesMu    sync.Mutex  // guards lines, but not the elements
+	lines      map[lineKey]*lineQueue
 
 	// UnknownQP, Misdirected and CNPs count packets: for numbers that are not in use, not from the
 	// queue pair's peer, and congestion notifications.
@@ -86,7 +88,7 @@ type Device struct {
 
 // New starts a device.
 func New(cfg Config) *Device {
-	d := &Device{Config: cfg, paths: paths{to: map[netip.Addr]*path{}}}
+	d := &Device{Config: cfg, paths: paths{to: map[netip.Addr]*path{}}, lines: map[lineKey]*lineQueue{}}
 	d.table.init(cfg.Share, cfg.Rand)
 	d.credit.init(cfg.Credit, cfg.Clock.Go)
 	d.pacing.init(cfg.Credit, d.table.next)
@@ -95,7 +97,7 @@ func New(cfg Config) *Device {
 		d.timers = clock.Precise(cfg.Clock) // a packet that is to leave later must not leave much later
 	}
 	if line, ok := cfg.Carrier.(Line); ok && cfg.Congestion.Algorithm != congestion.Window {
-		d.line, d.lines = line, map[netip.Addr]*lineQueue{}
+		d.line = line
 	}
 	return d
 }

@@ -3,6 +3,7 @@ package transport
 import (
 	"net/netip"
 	"sync"
+	"sync/atomic"
 )
 
 // A Line is a Carrier of which packets with data wait for their turn in the queue pairs, not in a queue of the
@@ -15,38 +16,66 @@ type Line interface {
 	WhenRoom(local netip.Addr, f func())
 }
 
-// A lineQueue has the channels that wait for the line at a local address. Each sends one packet in its turn.
+// A Pause is that of packets of a traffic class from a local address, which a switch may ask for.
+type Pause interface {
+	// Active reports whether they have to wait now.
+	Active() bool
+	// WhenOver has f called once, later, when Active may report false.
+	WhenOver(f func())
+}
+
+// A lineQueue has the channels that wait for the line at a local address, or for the end of a pause there. Each sends in its
+// turn: one packet on a Line, and after a pause a batch.
 type lineQueue struct {
-	local netip.Addr
-	line  Line
+	isFree   func() bool
+	whenFree func(f func())
+	paused   bool // it is about a pause
+
+	queued atomic.Int32 // len(waiting), to be read without the lock
 
 	mu      sync.Mutex // guards what follows; locked after a channel's
 	waiting []*Channel
-	asked   bool // WhenRoom was called, and resume was not since
+	asked   bool // whenFree was called, and resume was not since
 }
 
-// lineAt returns the queue for the line at a local address; nil if the carrier is no Line, or congestion control is that of the
-// window alone.
-func (d *Device) lineAt(local netip.Addr) *lineQueue {
+// A lineKey says whose turn it is together: who sends from a local address and, where there are pauses, with a DSCP.
+type lineKey struct {
+	local netip.Addr
+	dscp  uint8
+}
+
+// lineAt returns the queue for the line at a local address, of packets of a traffic class; nil if nothing ever waits there: the
+// carrier is no Line, or congestion control is that of the window alone, and there are no pauses.
+func (d *Device) lineAt(local netip.Addr, class uint8) *lineQueue {
+	key := lineKey{local: local}
+	var pause Pause
 	if d.line == nil {
-		return nil
+		if d.Pause == nil {
+			return nil
+		}
+		key.dscp = class >> 2
+		if pause = d.Pause(local, key.dscp); pause == nil {
+			return nil
+		}
 	}
 	d.linesMu.Lock()
 	defer d.linesMu.Unlock()
-	q := d.lines[local]
+	q := d.lines[key]
 	if q == nil {
-		q = &lineQueue{local: local, line: d.line}
-		d.lines[local] = q
+		q = &lineQueue{
+			isFree:   func() bool { return d.line.Room(local) },
+			whenFree: func(f func()) { d.line.WhenRoom(local, f) },
+		}
+		if pause != nil {
+			q = &lineQueue{paused: true, isFree: func() bool { return !pause.Active() }, whenFree: pause.WhenOver}
+		}
+		d.lines[key] = q
 	}
 	return q
 }
 
-// admits reports whether a channel may send a packet now: the line is free, and nobody waits for it.
-func (q *lineQueue) admits() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.waiting) == 0 && q.line.Room(q.local)
-}
+// admits reports whether a channel may send now: the line is free, and nobody waits for it.
+func (q *lineQueue) admits() bool { return q.queued.Load() == 0 && q.isFree() }
 
 // wait has a channel, whose lock is held, be resumed when the line is free and its turn has come.
 func (q *lineQueue) wait(c *Channel) {
@@ -55,6 +84,7 @@ func (q *lineQueue) wait(c *Channel) {
 	if !c.lineQueued {
 		c.lineQueued = true
 		q.waiting = append(q.waiting, c)
+		q.queued.Add(1)
 	}
 	q.ask()
 }
@@ -63,18 +93,19 @@ func (q *lineQueue) wait(c *Channel) {
 func (q *lineQueue) ask() {
 	if !q.asked && len(q.waiting) > 0 {
 		q.asked = true
-		q.line.WhenRoom(q.local, q.resume)
+		q.whenFree(q.resume)
 	}
 }
 
-// resume has those who wait send a packet each, in their order, as long as the line is free.
+// resume has those who wait send, in their order, as long as the line is free.
 func (q *lineQueue) resume() {
 	q.mu.Lock()
 	q.asked = false
-	for len(q.waiting) > 0 && q.line.Room(q.local) {
+	for len(q.waiting) > 0 && q.isFree() {
 		c := q.waiting[0]
 		q.waiting[0] = nil
 		q.waiting = q.waiting[1:]
+		q.queued.Add(-1)
 		q.mu.Unlock()
 		c.sendInTurn()
 		q.mu.Lock()
@@ -83,7 +114,7 @@ func (q *lineQueue) resume() {
 	q.mu.Unlock()
 }
 
-// sendInTurn sends a packet, and waits again if there are more.
+// sendInTurn sends what it may at once, and waits again if there is more.
 func (c *Channel) sendInTurn() {
 	c.Lock()
 	defer c.Unlock()
