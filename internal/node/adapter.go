@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"slices"
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/node/adapter"
+	"github.com/ndklab/ndklab/internal/node/pfc"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/provider/lease"
@@ -54,6 +56,25 @@ func startAdapter(params *upParams, c clock.Clock, qpError func(provider.QPError
 		return nil, errors.Join(fmt.Errorf("adapter: %w", err), carrier.Close())
 	}
 	return server, nil
+}
+
+// obeyPauses has an adapter obey its switch.
+func (p *upParams) obeyPauses(c clock.Clock, shared *lease.Server) (*pfc.Listener, error) {
+	var interfaces []pfc.Interface
+	for _, a := range p.Addresses {
+		i := slices.IndexFunc(interfaces, func(o pfc.Interface) bool { return o.Name == a.Interface })
+		if i < 0 {
+			i = len(interfaces)
+			interfaces = append(interfaces, pfc.Interface{Name: a.Interface})
+		}
+		interfaces[i].Addresses = append(interfaces[i].Addresses, a.Address)
+	}
+	l, err := pfc.Listen(p.PFC, c, interfaces, shared.Pause)
+	if err != nil {
+		return nil, err
+	}
+	l.SetRates(p.LineRates)
+	return l, nil
 }
 
 // addresses returns the node's addresses that an adapter can have.

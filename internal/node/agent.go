@@ -17,6 +17,7 @@ import (
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/node/cgroup"
+	"github.com/ndklab/ndklab/internal/node/pfc"
 	"github.com/ndklab/ndklab/internal/node/rtnl"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/lease"
@@ -34,6 +35,7 @@ type upParams struct {
 	Seed      uint64
 	Addresses []localAddress
 	LineRates map[netip.Addr]uint64 `json:",omitempty"` // Config.LineRates
+	PFC       *pfc.Config           `json:",omitempty"` // Config.PFC
 	PIDLimit  bool                  // the node's
 	Dilation  int                   `json:",omitempty"` // likewise
 	// Adapter is a topology.Adapter, or nothing if that sets nothing, which saves package
@@ -270,7 +272,7 @@ func (a *Agent) bringUp(ctx context.Context) error {
 	if err := a.configure(ctx, network); err != nil {
 		return err
 	}
-	params := upParams{Seed: a.cfg.Seed, Addresses: a.cfg.addresses(), LineRates: a.cfg.LineRates, PIDLimit: a.cfg.PIDLimit, Dilation: a.cfg.Dilation}
+	params := upParams{Seed: a.cfg.Seed, Addresses: a.cfg.addresses(), LineRates: a.cfg.LineRates, PFC: a.cfg.PFC, PIDLimit: a.cfg.PIDLimit, Dilation: a.cfg.Dilation}
 	if a.cfg.Forwards || len(params.Addresses) == 0 && !params.PIDLimit {
 		return nil
 	}

@@ -206,6 +206,12 @@ func TestCopyLines(t *testing.T) {
 // linked starts two agents whose interfaces eth0 are joined, and brings them up.
 func linked(t *testing.T) (a, b *Agent) {
 	t.Helper()
+	return linkedAs(t, func(*Config) {})
+}
+
+// linkedAs is linked, but that the configuration of the first is changed.
+func linkedAs(t *testing.T, change func(*Config)) (a, b *Agent) {
+	t.Helper()
 	prefix := netip.MustParsePrefix
 	addr := netip.MustParseAddr
 	mac := func(s string) net.HardwareAddr {
@@ -225,6 +231,7 @@ func linked(t *testing.T) (a, b *Agent) {
 		Addresses:  []netip.Prefix{prefix("10.0.0.2/30"), prefix("fd00:1::2/64")},
 		Neighbours: []Neighbour{{addr("10.0.0.1"), mac("02:00:00:00:00:01")}, {addr("fd00:1::1"), mac("02:00:00:00:00:01")}},
 	}}}
+	change(&cfgA)
 	a, _ = started(t, cfgA)
 	b, _ = started(t, cfgB)
 	// From within one of the namespaces: some kernels (6.1) refuse a name that an

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"os/signal"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/node/pfc"
 	"github.com/ndklab/ndklab/internal/node/reaper"
 	"github.com/ndklab/ndklab/internal/node/verbs"
 	"github.com/ndklab/ndklab/internal/node/verbs/sysclass"
@@ -37,11 +39,12 @@ type agent struct {
 
 	mu       sync.Mutex          // guards what follows
 	shared   *lease.Server       // of the adapter; nil before it is started, and in a node without one
+	pauses   *pfc.Listener       // that the adapter obeys; nil for none; set with it
 	traffic  traffic             // on the adapter; set with it
 	commands map[string]*process // that exec runs, by Command.ID
 	ending   bool                // no more commands are started
 	paused   bool                // no more commands are started, until it is resumed
-	pauses   uint64              // the number of the last pause or resumption
+	stops    uint64              // the number of the last pause or resumption
 	outside  *os.File            // the first /proc, for outsideProc; nil before
 
 	mounts  *verbs.Mounts     // for RDMA programs; nil before the first command, and without them
@@ -166,6 +169,11 @@ func (a *agent) bringUp(_ context.Context, r *control.Request, params upParams) 
 		return 0, err
 	}
 	device := shared.Device()
+	if params.PFC != nil {
+		if a.pauses, err = params.obeyPauses(fabric, shared); err != nil {
+			return 0, errors.Join(fmt.Errorf("adapter: %w", err), shared.Close())
+		}
+	}
 	a.shared, a.traffic = shared, traffic{node: a.lab + "/" + a.name, device: device, host: workload.NewHost(device, fabric)}
 	return device.ReceiveBuffer().Granted, nil
 }
@@ -175,7 +183,14 @@ func (a *agent) counters(ctx context.Context, _ *control.Request, _ control.None
 	if shared == nil {
 		return Counters{NDK: map[string]uint64{}, Transport: map[string]uint64{}}, nil
 	}
-	return Counters{NDK: shared.Device().Counters().Map(), Transport: shared.TransportCounters(ctx)}, nil
+	transport := shared.TransportCounters(ctx)
+	a.mu.Lock()
+	pauses := a.pauses
+	a.mu.Unlock()
+	if pauses != nil {
+		maps.Copy(transport, pauses.Counters())
+	}
+	return Counters{NDK: shared.Device().Counters().Map(), Transport: transport}, nil
 }
 
 // end waits for the commands, whose contexts ended with the channel.

@@ -25,6 +25,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/ndklab/ndklab/internal/node/pfc"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -42,10 +43,11 @@ type Config struct {
 	Interfaces []Interface
 	// Dilation is the factor by which the clock of the adapter and of workloads is slower than the machine's (clock.Dilated).
 	Dilation int
-	// LineRates has the rates of the lines at addresses, in bits per second, for an adapter with congestion control.
+	// LineRates has the rates of the lines at addresses, in bits per second, for an adapter with congestion control or PFC.
 	LineRates map[netip.Addr]uint64
-	Forwards  bool // it is a router, without an adapter
-	PIDLimit  bool // its processes and threads are limited
+	PFC       *pfc.Config // which pauses the adapter obeys; nil: none
+	Forwards  bool        // it is a router, without an adapter
+	PIDLimit  bool        // its processes and threads are limited
 	Routes    []topology.Route
 	// Reroutes says that SetRoutes is going to be called when links go down and come up. Until then,
 	// the kernel takes no route to where its first link has no carrier.

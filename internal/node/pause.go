@@ -57,10 +57,10 @@ func (a *Agent) Resume(ctx context.Context) error {
 func (a *agent) pause(_ context.Context, _ *control.Request, params pauseParams) error {
 	a.mu.Lock() // no command is half started
 	defer a.mu.Unlock()
-	if params.Number < a.pauses {
+	if params.Number < a.stops {
 		return nil
 	}
-	a.pauses, a.paused = params.Number, params.Pause
+	a.stops, a.paused = params.Number, params.Pause
 	sig := unix.SIGCONT
 	if params.Pause {
 		sig = unix.SIGSTOP

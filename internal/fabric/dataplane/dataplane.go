@@ -94,10 +94,8 @@ func (p *Plane[F]) Buffer(node string) *Buffer[F] { return p.buffers[node] }
 // size of an adapter's, in bytes. All of topology.Topology.BufferedLinks have wires. The error names the node whose
 // settings make no sense.
 func (p *Plane[F]) AddBuffers(receiveBuffer func(*topology.Node) int64) error {
-	nodes := map[string]*topology.Node{}
 	for i := range p.topology.Nodes {
 		n := &p.topology.Nodes[i]
-		nodes[n.Name] = n
 		if n.Buffer == nil {
 			continue
 		}
@@ -114,7 +112,7 @@ func (p *Plane[F]) AddBuffers(receiveBuffer func(*topology.Node) int64) error {
 	}
 	for i := range p.topology.Nodes {
 		n := &p.topology.Nodes[i]
-		beside := p.bufferBeside(n, nodes)
+		beside := mmu.Beside(p.topology, n)
 		set := &n.Adapter
 		if n.Kind != topology.Host || len(n.Interfaces) == 0 || beside == nil && set.PFC == nil && set.ReceiveRate == nil {
 			continue
@@ -130,17 +128,6 @@ func (p *Plane[F]) AddBuffers(receiveBuffer func(*topology.Node) int64) error {
 		b.ports = append(b.ports, port[F]{})
 		if set.ReceiveRate != nil {
 			b.receive = *set.ReceiveRate
-		}
-	}
-	return nil
-}
-
-// bufferBeside returns the node with a buffer that a host has a link to; nil if there is none.
-func (p *Plane[F]) bufferBeside(n *topology.Node, nodes map[string]*topology.Node) *topology.Node {
-	for i := range n.Interfaces {
-		face := &n.Interfaces[i]
-		if other := nodes[p.topology.Links[face.Link].Endpoints[1-face.End].Node]; other != nil && other.Buffer != nil {
-			return other
 		}
 	}
 	return nil

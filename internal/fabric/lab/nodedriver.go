@@ -12,9 +12,11 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/core"
 	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/lab/link"
+	"github.com/ndklab/ndklab/internal/fabric/mmu"
 	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/internal/node/adapter"
 	"github.com/ndklab/ndklab/internal/node/cgroup"
+	"github.com/ndklab/ndklab/internal/node/pfc"
 	"github.com/ndklab/ndklab/internal/node/reaper"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/topology"
@@ -162,7 +164,10 @@ func (d *nodeDriver) config(topo *topology.Topology, spec *topology.Node, routes
 	if !spec.NoVerbs {
 		cfg.Libraries = d.libraries
 	}
-	if spec.Adapter.Congestion != nil {
+	if list := spec.Adapter.PFC; list != nil && len(*list) > 0 && spec.Kind == topology.Host {
+		cfg.PFC = &pfc.Config{Priorities: *list, Classes: mmu.ClassesOf(mmu.Beside(topo, spec))}
+	}
+	if spec.Adapter.Congestion != nil || cfg.PFC != nil {
 		cfg.LineRates = adapter.LineRates(spec, topo.Links)
 	}
 	onSegments := d.segmentsOf(topo)

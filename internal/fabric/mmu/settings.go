@@ -138,6 +138,17 @@ func weightOf(s topology.Schedule) int {
 	return max(1, int(math.Round(s.Weight*100*percent)))
 }
 
+// Beside returns the node with a buffer that a host has a link to; nil if there is none.
+func Beside(t *topology.Topology, host *topology.Node) *topology.Node {
+	for i := range host.Interfaces {
+		face := &host.Interfaces[i]
+		if other := t.FindNode(t.Links[face.Link].Endpoints[1-face.End].Node); other != nil && other.Buffer != nil {
+			return other
+		}
+	}
+	return nil
+}
+
 // ClassesOf returns the classes of DSCPs at a node with a buffer, or with no such node.
 func ClassesOf(n *topology.Node) (table DSCPTable) {
 	classes := topology.DefaultDSCPClasses()
