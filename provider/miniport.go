@@ -126,10 +126,15 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 		return nil, fmt.Errorf("start adapter: %w", err)
 	}
 	if cfg.Share == nil {
-		cfg.Share = &sharing.Config{Ledger: sharing.NewPrivate()}
+		cfg.Share = &sharing.Config{Ledger: sharing.NewPrivate(cfg.Carrier.Addresses())}
 	}
 	ledger := cfg.Share.Ledger
 	own := ledger.Counters()
+	if ledger.Own == 0 {
+		for local, rate := range cfg.Congestion.LineRates {
+			ledger.SetLineRate(local, rate)
+		}
+	}
 	m := &Miniport{
 		clock: cfg.Clock, info: cfg.Info, capabilities: cfg.Capabilities,
 		configuration: configuration, ledger: ledger, pend: cfg.Pend, rand: cfg.Rand, qpError: cfg.QPError,
@@ -151,7 +156,7 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 	firstPort := gsi.AnyPort(cfg.Rand)
 	m.transport = transport.New(transport.Config{
 		Carrier: cfg.Carrier, Clock: cfg.Clock, Rand: cfg.Rand, Share: uint32(ledger.Own), Credit: int(m.receiveBuffer.Granted),
-		Congestion: cfg.Congestion, Pause: pausesOf(ledger),
+		Congestion: cfg.Congestion, Pause: pausesOf(ledger), LineRate: ledger.LineRate,
 		Traffic:   transport.Traffic{InOctets: &own.InOctets, OutOctets: &own.OutOctets, InFrames: &own.InFrames, OutFrames: &own.OutFrames},
 		Datagrams: func(packets []roce.Received) { m.manager.Receive(packets) },
 	})
@@ -169,6 +174,10 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 	m.logFrameSizes(cfg.Log)
 	return m, nil
 }
+
+// SetLineRate sets the rate of the line at a local address, at which congestion control has queue pairs begin that are connected
+// from now on, in all processes that share the device: bits per second, 0: it is unknown.
+func (m *Miniport) SetLineRate(local netip.Addr, rate uint64) { m.ledger.SetLineRate(local, rate) }
 
 // pausesOf returns the pauses that a ledger has entries for.
 func pausesOf(l *sharing.Ledger) func(local netip.Addr, dscp uint8) transport.Pause {

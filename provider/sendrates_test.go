@@ -1,6 +1,7 @@
 package provider_test
 
 import (
+	"net/netip"
 	"slices"
 	"testing"
 
@@ -42,6 +43,23 @@ func TestSendRates(t *testing.T) {
 		client, _ := w.connect()
 		if got := client.device.SendRates(); got != nil {
 			t.Errorf("%v: %+v", c.Algorithm, got)
+		}
+	}
+}
+
+// TestLineRate: a queue pair begins at the rate that its line has when it is connected, and one that is connected keeps its own.
+func TestLineRate(t *testing.T) {
+	w, _, _ := newCongestedWorld(t, dcqcn(), 1)
+	w.hosts[0].device.SetLineRate(addresses[0], 5e9)
+	client, server := w.connect()
+	client.device.SetLineRate(addresses[0], 2e9)
+	server.device.SetLineRate(netip.MustParseAddr("10.9.9.9"), 1e9) // which it does not have
+	for _, c := range []struct {
+		at   *host
+		want float64
+	}{{client, 5e9}, {server, 10e9}} {
+		if got := c.at.device.SendRates(); len(got) != 1 || got[0].Rate != c.want || got[0].Target != c.want {
+			t.Errorf("%+v, want %v", got, c.want)
 		}
 	}
 }

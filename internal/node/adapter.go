@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"net/netip"
 	"os"
 	"slices"
 
@@ -106,4 +107,40 @@ func (a *agent) share(_ context.Context, r *control.Request, _ control.None) err
 		return errNoAdapter
 	}
 	return shared.Admit(r.Files[0])
+}
+
+// methodLineRates is the request to know other rates of lines.
+var methodLineRates = control.NewProcedure[lineRates]("line-rates")
+
+// lineRates has the rates of the lines at all addresses, as Config.LineRates. Requests may overtake each other: one that is
+// numbered less than another that has been answered does nothing.
+type lineRates struct {
+	Number uint64
+	Rates  map[netip.Addr]uint64
+}
+
+// SetLineRates has the adapter know other rates of its lines, as in Config.LineRates: new queue pairs begin at them, and new
+// pauses last by them. It follows Up.
+func (a *Agent) SetLineRates(ctx context.Context, rates map[netip.Addr]uint64) error {
+	return a.named(methodLineRates.Call(ctx, a.conn, lineRates{a.rates.Add(1), rates}))
+}
+
+// setLineRates answers Agent.SetLineRates.
+func (a *agent) setLineRates(_ context.Context, _ *control.Request, params lineRates) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.shared == nil {
+		return errNoAdapter
+	}
+	if params.Number < a.rated {
+		return nil
+	}
+	a.rated = params.Number
+	for _, local := range a.shared.Addresses() {
+		a.shared.Device().SetLineRate(local, params.Rates[local])
+	}
+	if a.pauses != nil {
+		a.pauses.SetRates(params.Rates)
+	}
+	return nil
 }

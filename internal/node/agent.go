@@ -62,6 +62,7 @@ type Agent struct {
 	buffer   atomic.Uint32 // see ReceiveBuffer
 	pauses   atomic.Uint64 // numbers requests to pause and resume
 	mounted  atomic.Bool   // see Mount
+	rates    atomic.Uint64 // numbers requests about the rates of lines
 
 	mu         sync.Mutex   // guards what follows
 	network    *rtnl.Socket // to configure the interfaces by; nil once Up has

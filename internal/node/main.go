@@ -45,6 +45,7 @@ type agent struct {
 	ending   bool                // no more commands are started
 	paused   bool                // no more commands are started, until it is resumed
 	stops    uint64              // the number of the last pause or resumption
+	rated    uint64              // the number of the last request about the rates of lines
 	outside  *os.File            // the first /proc, for outsideProc; nil before
 
 	mounts  *verbs.Mounts     // for RDMA programs; nil before the first command, and without them
@@ -133,6 +134,7 @@ func (a *agent) requests() *control.Mux {
 	methodSignal.Handle(&mux, a.signal)
 	methodPause.Handle(&mux, a.pause)
 	methodShare.Handle(&mux, a.share)
+	methodLineRates.Handle(&mux, a.setLineRates)
 	methodAdapter.Handle(&mux, a.describe)
 	methodConnections.Handle(&mux, a.connections)
 	methodSetState.Handle(&mux, a.setState)

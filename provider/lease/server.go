@@ -128,6 +128,9 @@ func listen() (*net.UnixListener, error) {
 	return l.(*net.UnixListener), nil
 }
 
+// Addresses are those of the device.
+func (s *Server) Addresses() []netip.Addr { return s.carrier.Addresses() }
+
 // Device returns the owner's part of the device.
 func (s *Server) Device() *provider.Miniport { return s.device }
 
@@ -146,7 +149,7 @@ func (s *Server) Close() error {
 		return nil
 	}
 	s.unsubscribe()
-	for _, local := range s.carrier.Addresses() {
+	for _, local := range s.Addresses() {
 		s.Pause(local, 0) // nobody is left who would end it
 	}
 	err := s.listener.Close()

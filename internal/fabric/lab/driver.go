@@ -149,7 +149,7 @@ func (d *driver) action(a core.Action) func() core.Done {
 		return d.links.routing(a, act)
 	}
 	if act := d.links.action(a); act != nil {
-		return act
+		return d.nodes.followRates(a, act)
 	}
 	return func() core.Done { return core.Done{Err: fmt.Errorf("unknown action %T", a)} }
 }

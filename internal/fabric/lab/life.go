@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"reflect"
 	"strings"
@@ -34,6 +35,9 @@ type life struct {
 
 	down   chan struct{} // closed when the core knows that the agent has ended
 	reason string        // why the node is down; valid once down is closed
+
+	rating sync.Mutex            // guards rates
+	rates  map[netip.Addr]uint64 // of its lines, as the agent was told last; nil: it need not know
 
 	mu     sync.Mutex     // guards what follows
 	signal syscall.Signal // the last that a command has sent; 0 if none has

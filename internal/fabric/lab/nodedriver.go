@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -118,6 +119,7 @@ func (d *nodeDriver) forget(name string) {
 func (d *nodeDriver) start(a core.StartAgent) error {
 	spec := a.Topology.FindNode(a.Node)
 	l := &life{Of: a.Of, spec: spec, told: d.config(a.Topology, spec, a.Routes, a.Restarts), unwatch: func() {}, down: make(chan struct{})}
+	l.rates = maps.Clone(l.told.LineRates)
 	if err := l.limit(d.lab, d.groupsOf(a.Topology)); err != nil {
 		return fmt.Errorf("node %s: limits: %w", spec.Name, err)
 	}
@@ -164,7 +166,7 @@ func (d *nodeDriver) config(topo *topology.Topology, spec *topology.Node, routes
 	if !spec.NoVerbs {
 		cfg.Libraries = d.libraries
 	}
-	if list := spec.Adapter.PFC; list != nil && len(*list) > 0 && spec.Kind == topology.Host {
+	if list := spec.Adapter.PFC; list != nil && len(*list) > 0 {
 		cfg.PFC = &pfc.Config{Priorities: *list, Classes: mmu.ClassesOf(mmu.Beside(topo, spec))}
 	}
 	if spec.Adapter.Congestion != nil || cfg.PFC != nil {

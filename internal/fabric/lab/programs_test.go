@@ -33,6 +33,7 @@ var programs = map[string]func(args []string) error{
 	"squat":   squat,
 	"limited": limited,
 	"fill":    fill,
+	"pause":   pause,
 }
 
 // fill starts processes until there may be no more, says "full", and waits for the end of

@@ -96,6 +96,7 @@ func (l *lab) carryOut(a core.Action) error {
 		l.impair(a.Link, a.Asked)
 	case core.SetImpairment:
 		l.network.linkOf(a.Link).wires[a.Direction].Set(a.To)
+		l.network.linkOf(a.Link).tellRates()
 	case core.ReleaseLink:
 		l.impair(a.Link, [2]topology.Impairment{})
 	case core.Connect:
@@ -127,6 +128,7 @@ func (l *lab) impair(spec *topology.Link, to [2]topology.Impairment) {
 			w.Set(to[d])
 		}
 	}
+	l.network.linkOf(spec).tellRates()
 }
 
 // connect has a link carry packets, or not.

@@ -176,3 +176,19 @@ func (n *node) resume() {
 		n.life.clock.resume()
 	}
 }
+
+// tellRates has the adapters at the ends of a link begin new queue pairs at its present rates.
+func (l *link) tellRates() {
+	for end, n := range l.nodes {
+		if n == nil || n.life == nil {
+			continue
+		}
+		for i := range n.spec.Interfaces {
+			if face := &n.spec.Interfaces[i]; face.Link == l.wires[end].Link && face.End == end {
+				for _, a := range face.Addresses {
+					n.life.device.SetLineRate(a.Addr(), l.wires[end].Settings().Rate)
+				}
+			}
+		}
+	}
+}

@@ -117,6 +117,33 @@ func TestSeriesOfRates(t *testing.T) {
 	}
 }
 
+// A queue pair begins at the rate that its line has when it is connected, also in a host that was started again since.
+func TestSeriesOfChangedRates(t *testing.T) {
+	r := run(t, parsed(t, "series: 100us\n"+buffered("switch", "hpcc", "pfc: [3], congestion: dcqcn", `
+workloads:
+  - {name: early, from: a, to: b, operation: write, size: 64KiB, count: 4}
+  - {name: later, from: c, to: b, operation: write, size: 64KiB, count: 4, start: 100ms}
+timeline:
+  - {at: 20ms, link: "c:eth0", from: c, set: {rate: 2gbit}}
+  - {at: 20ms, link: "b:eth0", set: {rate: 4gbit}}
+  - {at: 40ms, restart: c}
+`)))
+	want := map[string]uint64{"ab": 10e9, "ba": 10e9, "cb": 2e9, "bc": 4e9}
+	for _, q := range r.Series.Rates {
+		for _, bps := range q.BPS {
+			if name := q.Node + q.Peer; bps > 0 {
+				if bps != want[name] {
+					t.Errorf("%s begins at %d bit/s, want %d", name, bps, want[name])
+				}
+				break
+			}
+		}
+	}
+	if len(r.Series.Rates) != len(want) {
+		t.Errorf("%d queue pairs, want %d", len(r.Series.Rates), len(want))
+	}
+}
+
 // A queue pair of a node that was started again has a series of its own, and the one before keeps its.
 func TestSeriesOfLives(t *testing.T) {
 	file := "series: 100us\n" + buffered("switch", "hpcc", "pfc: [3], congestion: dcqcn", `

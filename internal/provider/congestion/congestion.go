@@ -104,7 +104,7 @@ type Config struct {
 	BDP       BDP   // of WithBDP
 	DSCP      uint8 // of packets with data, 0 to 63
 	CNP       CNP
-	// LineRates has the rates of the lines at local addresses, in bits per second; 0: unknown.
+	// LineRates has the rates of the lines at local addresses, in bits per second; 0: unknown. An adapter begins with them.
 	LineRates map[netip.Addr]uint64
 	// Burst is the number of bytes on the wire that a queue pair which is late may catch up with
 	// at once. 0: a packet leaves when it is due, and what is late stays late.

@@ -11,7 +11,7 @@ import (
 
 // A Ledger records what the processes that share one adapter hold of it together,
 // as processes share an RNIC: how many objects each has, what each counted, and
-// which ports are whose, and which packets wait. It lies in memory that all of them map. Every entry
+// which ports are whose, how fast the lines are, and which packets wait. It lies in memory that all of them map. Every entry
 // names its holder or is its holder's own, and is changed by atomic operations
 // alone, so that a process may die at any instruction and whoever survives can
 // tell what to clear.
@@ -23,7 +23,7 @@ type Ledger struct {
 
 	shares []held
 	ports  map[netip.Addr]*portTable
-	paused map[netip.Addr]*paused
+	lines  map[netip.Addr]*line
 }
 
 // A Resource is something of which the adapter has a limited number, or which is
@@ -84,7 +84,7 @@ func holderOf(entry uint32) (share int, ok bool) {
 // Size returns the bytes that a ledger for so many addresses takes. Most of
 // them are never touched.
 func Size(addresses int) int {
-	return Max*int(unsafe.Sizeof(held{})) + addresses*int(unsafe.Sizeof(portTable{})+unsafe.Sizeof(paused{}))
+	return Max*int(unsafe.Sizeof(held{})) + addresses*int(unsafe.Sizeof(portTable{})+unsafe.Sizeof(line{}))
 }
 
 // New returns the ledger in memory, which begins as zeros, for the process that
@@ -101,20 +101,26 @@ func New(memory []byte, addresses []netip.Addr, own int) (*Ledger, error) {
 		shares: unsafe.Slice((*held)(unsafe.Pointer(unsafe.SliceData(memory))), Max),
 		Own:    own,
 		ports:  map[netip.Addr]*portTable{},
-		paused: map[netip.Addr]*paused{},
+		lines:  map[netip.Addr]*line{},
 	}
 	at := Max * int(unsafe.Sizeof(held{}))
 	for _, address := range addresses {
 		l.ports[address] = (*portTable)(unsafe.Pointer(&memory[at]))
 		at += int(unsafe.Sizeof(portTable{}))
-		l.paused[address] = (*paused)(unsafe.Pointer(&memory[at]))
-		at += int(unsafe.Sizeof(paused{}))
+		l.lines[address] = (*line)(unsafe.Pointer(&memory[at]))
+		at += int(unsafe.Sizeof(line{}))
 	}
 	return l, nil
 }
 
 // NewPrivate returns the ledger of an adapter that nobody shares.
-func NewPrivate() *Ledger { return &Ledger{shares: make([]held, 1)} }
+func NewPrivate(addresses []netip.Addr) *Ledger {
+	l := &Ledger{shares: make([]held, 1), lines: make(map[netip.Addr]*line, len(addresses))}
+	for _, address := range addresses {
+		l.lines[address] = new(line)
+	}
+	return l
+}
 
 // Take adds n to what this process holds; false if all would then hold more
 // than limit. Of two processes that both ask for the last, both may be refused,

@@ -10,35 +10,52 @@ import (
 
 // A switch may ask an adapter to pause packets of a class (PFC, roce.md 14.4). All processes that share the adapter
 // obey at once: the ledger says for each address which packets wait. The owner alone writes that, and the others read it before they
-// send. Who has to wait sleeps on the entry, which is a futex: nobody is told who does not wait.
+// send. The entry is a futex, on which sleeps who has to wait: nobody is told who does not.
 
-// paused has a bit for each DSCP whose packets wait. Its size is a cache line: processes read it all the time.
-type paused struct {
-	dscps [2]atomic.Uint32 // a futex has 32 bits
-	_     [56]byte
+// A line has the state of the one at an address that all processes know. Its size is a cache line: they read it all the time.
+type line struct {
+	rate   atomic.Uint64    // bits per second; 0: unknown
+	paused [2]atomic.Uint32 // a bit for each DSCP whose packets wait; a futex has 32
+	_      [48]byte
+}
+
+// SetLineRate sets the rate of the line at a local address, in bits per second; 0: it is unknown.
+func (l *Ledger) SetLineRate(local netip.Addr, rate uint64) {
+	if at := l.lines[local]; at != nil {
+		at.rate.Store(rate)
+	}
+}
+
+// LineRate returns the rate of the line at a local address, in bits per second; 0: it is unknown.
+func (l *Ledger) LineRate(local netip.Addr) uint64 {
+	if at := l.lines[local]; at != nil {
+		return at.rate.Load()
+	}
+	return 0
 }
 
 // SetPaused has packets from a local address wait in all processes if their DSCPs are among some, which are bits, and no others.
 func (l *Ledger) SetPaused(local netip.Addr, dscps uint64) {
-	p := l.paused[local]
-	if p == nil {
+	at := l.lines[local]
+	if at == nil {
 		return
 	}
-	for i := range p.dscps {
+	for i := range at.paused {
 		word := uint32(dscps >> (32 * i))
-		if before := p.dscps[i].Swap(word); before&^word != 0 {
-			wakeAll(&p.dscps[i])
+		if before := at.paused[i].Swap(word); before&^word != 0 {
+			wakeAll(&at.paused[i])
 		}
 	}
 }
 
-// PauseOf returns the pause of packets of a DSCP from a local address; nil if there is nobody who could pause them.
+// PauseOf returns the pause of packets of a DSCP from a local address; nil if there is nobody who could pause them, as in a
+// private ledger.
 func (l *Ledger) PauseOf(local netip.Addr, dscp uint8) *Pause {
-	p := l.paused[local]
-	if p == nil {
+	at := l.lines[local]
+	if at == nil || l.ports == nil {
 		return nil
 	}
-	return &Pause{ledger: l, word: &p.dscps[dscp/32%2], bit: 1 << (dscp % 32)}
+	return &Pause{ledger: l, word: &at.paused[dscp/32%2], bit: 1 << (dscp % 32)}
 }
 
 // A Pause is that of packets of a DSCP from an address.

@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestPause: what the owner pauses at an address, another process waits for there, and nothing else; and it goes on when the
+// TestLines: what the owner pauses at an address, another process waits for there, and nothing else; and it goes on when the
 // pause is over.
-func TestPause(t *testing.T) {
+func TestLines(t *testing.T) {
 	addresses := []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")}
 	words := make([]uint64, Size(2)/8)
 	memory := unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), len(words)*8)
@@ -56,7 +56,17 @@ func TestPause(t *testing.T) {
 		}
 		owner.SetPaused(addresses[1], 0)
 	}
-	for _, l := range []*Ledger{NewPrivate(), owner} {
+	for own, l := range ledgers { // what any process says of a line, all know
+		rate := uint64(own+1) * 1e9
+		l.SetLineRate(addresses[1], rate)
+		l.SetLineRate(netip.MustParseAddr("10.0.0.3"), rate)
+		for _, of := range ledgers {
+			if of.LineRate(addresses[0]) != 0 || of.LineRate(addresses[1]) != rate || of.LineRate(netip.MustParseAddr("10.0.0.3")) != 0 {
+				t.Errorf("rates %d and %d, want 0 and %d", of.LineRate(addresses[0]), of.LineRate(addresses[1]), rate)
+			}
+		}
+	}
+	for _, l := range []*Ledger{NewPrivate(addresses), owner} {
 		l.SetPaused(netip.MustParseAddr("10.0.0.3"), 1)
 		if p := l.PauseOf(netip.MustParseAddr("10.0.0.3"), 0); p != nil {
 			t.Error("a pause at an address that the ledger does not have")

@@ -102,7 +102,7 @@ type Peer struct {
 func (c *Channel) Connect(peer Peer, agreed rc.Connection) error {
 	d := c.device
 	agreed.Credit = int(d.credit.size)
-	d.congestion.pace(&agreed, peer.Local, d.line != nil)
+	d.congestion.pace(&agreed, peer.Local, float64(d.LineRate(peer.Local)), d.line != nil)
 	c.setPeer(peer, agreed.RemoteQPN)
 	c.listening, c.firstPSN = peer.Announce, agreed.ReceivePSN
 	return c.QP.Connect(agreed)

@@ -48,14 +48,13 @@ func (d *Device) CongestionCounters(sum *rc.Counters) map[string]uint64 {
 	return counters
 }
 
-// pace gives a connection its Pacer. Where the line says when there is room on it, nothing else bounds what is in flight;
+// pace gives a connection its Pacer, on a line of so many bits per second; 0: unknown. Where the line says when there is room on it, nothing else bounds what is in flight;
 // where packets go to the kernel at once, credit protects the receive buffers.
-func (g *congestionControl) pace(c *rc.Connection, local netip.Addr, onLine bool) {
+func (g *congestionControl) pace(c *rc.Connection, local netip.Addr, line float64, onLine bool) {
 	if g.Algorithm == congestion.Window {
 		return
 	}
 	flow := roce.Flow{Local: local}
-	line := float64(g.LineRates[local])
 	packet := layer1 + frameOctets(&flow, roce.WriteMiddle, c.MTU)
 	control := g.New(line, packet)
 	if g.restartsSlowly() {

@@ -45,6 +45,8 @@ type Config struct {
 	Traffic Traffic
 	// Congestion says how fast queue pairs send; the zero value leaves it to their windows.
 	Congestion congestion.Config
+	// LineRate returns the present rate of the line at a local address, in bits per second; 0: it is unknown.
+	LineRate func(local netip.Addr) uint64
 	// Pause returns the pause of packets of a DSCP from a local address; nil where nobody pauses them. It may be nil.
 	Pause func(local netip.Addr, dscp uint8) Pause
 	// Datagrams takes the management datagrams, which are lent.
