@@ -60,7 +60,8 @@ func (q *QP) SendRate(now time.Duration) (rate, target float64, ok bool) {
 	return rate, target, rate > 0
 }
 
-// noteLost tells the Pacer that the peer has said that a packet is missing, or has not acknowledged one in time.
+// noteLost tells the Pacer that the peer has said that a packet is missing, or has said nothing for so long that
+// all that is in flight has to be taken for lost.
 func (q *QP) noteLost(now time.Duration) {
 	if p := q.connection.Pacer; p != nil {
 		p.Lost(now)

@@ -223,8 +223,8 @@ func TestSlowPace(t *testing.T) {
 	}
 }
 
-// TestLost: a packet that is missing, by a NAK or by what else a peer says of it, and one that is not acknowledged in
-// time, are for the Pacer. A SelectiveAcknowledge says it again with each packet behind the one that is missing, where a
+// TestLost: a packet that is missing, by a NAK or by what else a peer says of it, and what is in flight when
+// the peer was asked in vain, are for the Pacer. A SelectiveAcknowledge says it again with each packet behind the one that is missing, where a
 // NAK comes once: it counts once. Acknowledgements and RNR NAKs say nothing of the kind.
 func TestLost(t *testing.T) {
 	for _, c := range []struct {
@@ -262,8 +262,12 @@ func TestLost(t *testing.T) {
 	if control.lost != 0 {
 		t.Error("a packet is lost before its time is over")
 	}
-	e.qp.HandleTimeout(at)
-	if control.lost != 1 {
-		t.Errorf("a timeout: %d are lost", control.lost)
+	for timeouts, want := range []int{0, 1, 2} { // the first only has the peer asked
+		e.qp.HandleTimeout(at)
+		if control.lost != want {
+			t.Errorf("after %d timeouts %d are lost, want %d", timeouts+1, control.lost, want)
+		}
+		e.answers(at)
+		at, _ = e.qp.Deadline()
 	}
 }

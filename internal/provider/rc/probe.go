@@ -106,12 +106,17 @@ func (r *requester) markProbedLost(now time.Duration) {
 		b := r.startRecovery(now)
 		if b.record(q.una).sentAt <= p.at {
 			b.markDropped(q.una)
+			if b.missing != q.una { // else it was told
+				b.missing = q.una
+				r.q.noteLost(now)
+			}
 		}
 		if p.at > b.rack.sentAt {
 			b.rack = rack{p.at, p.end, now - p.at}
 		}
 		b.changed = true
 	} else if r.back.una != q.una || r.back.at <= p.at {
+		r.q.noteLost(now)
 		r.goBack(now)
 		r.back.discarded = 0 // there are none before the probe
 	}

@@ -253,9 +253,11 @@ func (r *requester) handleTimeout(now time.Duration) {
 	}
 	if q.next > q.una && now >= t.ptoAt {
 		r.q.counters.Timeouts++
-		r.q.noteLost(now)
 		r.probe.pending = true
 		t.expirePTO(now)
+		if t.peerLost() { // the first timeout only asks: a host that was busy has lost nothing
+			r.q.noteLost(now)
+		}
 	}
 }
 
