@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/node/adapter"
@@ -28,6 +29,9 @@ import (
 // bound, too (congestion.md c3).
 const pacingBurst = 32 << 10
 
+// wakeTime bounds the lateness of a queue pair that is woken, on a machine that has something else to do as well.
+const wakeTime = 100 * time.Microsecond
+
 // startAdapter starts the node's adapter, at all its addresses, and shares it
 // with the programs that run in the node. qpError is told of queue pairs in error.
 func startAdapter(params *upParams, c clock.Clock, qpError func(provider.QPError)) (*lease.Server, error) {
@@ -43,7 +47,7 @@ func startAdapter(params *upParams, c clock.Clock, qpError func(provider.QPError
 		sockets.Addresses = append(sockets.Addresses, a.Address)
 		sockets.Interfaces = append(sockets.Interfaces, a.Interface)
 	}
-	settings.Congestion.LineRates, settings.Congestion.Burst = params.LineRates, pacingBurst
+	settings.Congestion.LineRates, settings.Congestion.Burst, settings.Congestion.WakeTime = params.LineRates, pacingBurst, wakeTime
 	carrier, err := udp.Open(sockets)
 	if err != nil {
 		return nil, err

@@ -24,8 +24,8 @@ type Control interface {
 	Sent(now time.Duration, bytes int)
 	// Notified takes note of a CNP, or of a response that arrived marked.
 	Notified(now time.Duration)
-	// Lost takes note that the peer has said that a packet is missing, or has not acknowledged one
-	// in time, and reports whether that slows the sender down.
+	// Lost takes note that the peer has said that a packet is missing, or has said nothing for so long that
+	// all that is in flight has to be taken for lost, and reports whether that slows the sender down.
 	Lost(now time.Duration) bool
 	// Acknowledged takes note of what the peer has acknowledged since the last call.
 	Acknowledged(now time.Duration, a Ack)
@@ -109,6 +109,8 @@ type Config struct {
 	// Burst is the number of bytes on the wire that a queue pair which is late may catch up with
 	// at once. 0: a packet leaves when it is due, and what is late stays late.
 	Burst int
+	// WakeTime bounds the lateness of a queue pair that waits until a packet is due.
+	WakeTime time.Duration
 }
 
 // Validate returns an error that names the first parameter that makes no sense, and its range.
@@ -118,6 +120,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("congestion: %v is unknown, want one of %v", c.Algorithm, Algorithms())
 	case c.DSCP > 63:
 		return fmt.Errorf("congestion: dscp is %d, want 0 to 63", c.DSCP)
+	case c.WakeTime < 0:
+		return fmt.Errorf("congestion: wake time is %v, want 0 or more", c.WakeTime)
 	case c.Burst < 0:
 		return fmt.Errorf("congestion: burst is %d bytes, want 0 or more", c.Burst)
 	}

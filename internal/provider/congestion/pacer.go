@@ -10,7 +10,7 @@ import (
 // two, the first takes as long as it would on a wire of that rate.
 //
 // A change of the rate also shortens or lengthens the wait that is under way. At the rate of the line nothing
-// is spaced: the line does that.
+// is spaced unless SpacesAll says so: the line does that.
 type Pacer struct {
 	Control
 	// Unbounded says that nothing but the Control bounds what is in flight, neither the path nor the peer's receive buffer.
@@ -18,6 +18,8 @@ type Pacer struct {
 	// Packet is the bytes of a full packet on the wire, and Count what it counts where Limit is heeded and Delivered
 	// called; of no concern where the Control has no window.
 	Packet, Count int64
+	// SpacesAll has packets spaced at the rate of the line, too, since no line takes them one by one.
+	SpacesAll bool
 
 	line     float64 // rate from which nothing is spaced, in bits per second; 0: none
 	burst    int     // bytes; see Config.Burst
@@ -112,10 +114,14 @@ func (p *Pacer) Delivered(now time.Duration, delivered, inFlight int64, rtt time
 
 // rate returns the rate at which packets are spaced, in bits per second; 0: they are not.
 func (p *Pacer) rate(now time.Duration) float64 {
-	if rate := p.Control.Rate(now); rate < p.line {
-		return rate
+	rate := p.Control.Rate(now)
+	switch {
+	case p.SpacesAll && (rate == 0 || rate >= p.line):
+		return p.line
+	case rate >= p.line:
+		return 0
 	}
-	return 0
+	return rate
 }
 
 // nanoseconds returns the time that bytes take at a rate in bits per second; 0 at any rate.

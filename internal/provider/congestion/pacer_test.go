@@ -179,3 +179,18 @@ func TestPacerConverts(t *testing.T) {
 		t.Errorf("without a window: limit %d, bounds %v, told %v", got, p.Bounds(), c.told)
 	}
 }
+
+// TestPacerSpacesAll: a queue pair that keeps to the line by itself is never faster than that, whatever its Control lets it do, and
+// slower if the Control says so; without, the line spaces what is as fast as it is.
+func TestPacerSpacesAll(t *testing.T) {
+	for _, c := range []struct {
+		rate float64
+		all  bool
+		want time.Duration
+	}{{0, true, 1000}, {16e9, true, 1000}, {8e9, true, 1000}, {4e9, true, 2000}, {0, false, 0}, {8e9, false, 0}, {4e9, false, 2000}} {
+		p := NewPacer(&constant{rate: c.rate}, 8e9, 0, 0)
+		p.SpacesAll = c.all
+		p.Sent(0, 1000)
+		p.expectNext(t, 0, c.want)
+	}
+}

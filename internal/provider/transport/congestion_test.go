@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/provider/congestion"
+	"github.com/ndklab/ndklab/internal/provider/rc"
 	"github.com/ndklab/ndklab/internal/provider/roce"
 )
 
@@ -55,6 +56,26 @@ func TestClass(t *testing.T) {
 		g := &congestionControl{Config: congestion.Config{Algorithm: c.algorithm, DSCP: 26}}
 		if got := g.classOf(c.requested, c.op); got != c.want {
 			t.Errorf("%v, %#x: %v has class %#x, want %#x", c.algorithm, c.requested, c.op, got, c.want)
+		}
+	}
+}
+
+// TestWhoSpaces: a queue pair keeps to the rate of its line by itself, unless the carrier takes packets one by one, the rate is
+// unknown, or it would be woken later than it may catch up with.
+func TestWhoSpaces(t *testing.T) {
+	for _, c := range []struct {
+		algorithm congestion.Algorithm
+		line      float64
+		onLine    bool
+		want      bool
+	}{
+		{congestion.None, 1e9, false, true}, {congestion.WithDCTCP, 2.5e9, false, true}, {congestion.WithDCQCN, 2.7e9, false, false},
+		{congestion.None, 1e9, true, false}, {congestion.None, 0, false, false},
+	} {
+		g := &congestionControl{Config: congestion.Config{Algorithm: c.algorithm, Burst: 32 << 10, WakeTime: 100 * time.Microsecond}}
+		agreed := rc.Connection{MTU: 4096}
+		if g.pace(&agreed, netip.MustParseAddr("10.0.0.1"), c.line, c.onLine); agreed.Pacer.SpacesAll != c.want {
+			t.Errorf("%v, a line of %v bit/s, onLine %v: it spaces: %v", c.algorithm, c.line, c.onLine, !c.want)
 		}
 	}
 }
