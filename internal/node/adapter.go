@@ -47,7 +47,9 @@ func startAdapter(params *upParams, c clock.Clock, qpError func(provider.QPError
 		sockets.Addresses = append(sockets.Addresses, a.Address)
 		sockets.Interfaces = append(sockets.Interfaces, a.Interface)
 	}
-	settings.Congestion.LineRates, settings.Congestion.Burst, settings.Congestion.WakeTime = params.LineRates, pacingBurst, wakeTime
+	control := &settings.Congestion
+	control.LineRates, control.Burst, control.Unbounded = params.LineRates, pacingBurst, params.Buffered
+	control.WakeTime = wakeTime / time.Duration(clock.Factor(c)) // the machine's time, by the adapter's clock
 	carrier, err := udp.Open(sockets)
 	if err != nil {
 		return nil, err

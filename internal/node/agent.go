@@ -36,6 +36,7 @@ type upParams struct {
 	Addresses []localAddress
 	LineRates map[netip.Addr]uint64 `json:",omitempty"` // Config.LineRates
 	PFC       *pfc.Config           `json:",omitempty"` // Config.PFC
+	Buffered  bool                  `json:",omitempty"` // Config.Buffered
 	PIDLimit  bool                  // the node's
 	Dilation  int                   `json:",omitempty"` // likewise
 	// Adapter is a topology.Adapter, or nothing if that sets nothing, which saves package
@@ -273,7 +274,7 @@ func (a *Agent) bringUp(ctx context.Context) error {
 	if err := a.configure(ctx, network); err != nil {
 		return err
 	}
-	params := upParams{Seed: a.cfg.Seed, Addresses: a.cfg.addresses(), LineRates: a.cfg.LineRates, PFC: a.cfg.PFC, PIDLimit: a.cfg.PIDLimit, Dilation: a.cfg.Dilation}
+	params := upParams{Seed: a.cfg.Seed, Addresses: a.cfg.addresses(), LineRates: a.cfg.LineRates, PFC: a.cfg.PFC, Buffered: a.cfg.Buffered, PIDLimit: a.cfg.PIDLimit, Dilation: a.cfg.Dilation}
 	if a.cfg.Forwards || len(params.Addresses) == 0 && !params.PIDLimit {
 		return nil
 	}

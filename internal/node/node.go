@@ -45,10 +45,13 @@ type Config struct {
 	Dilation int
 	// LineRates has the rates of the lines at addresses, in bits per second, for an adapter with congestion control or PFC.
 	LineRates map[netip.Addr]uint64
-	PFC       *pfc.Config // which pauses the adapter obeys; nil: none
-	Forwards  bool        // it is a router, without an adapter
-	PIDLimit  bool        // its processes and threads are limited
-	Routes    []topology.Route
+	// Buffered says that what the adapter sends waits in packet buffers of switches: with a congestion control, nothing but that bounds
+	// what is in flight.
+	Buffered bool
+	PFC      *pfc.Config // which pauses the adapter obeys; nil: none
+	Forwards bool        // it is a router, without an adapter
+	PIDLimit bool        // its processes and threads are limited
+	Routes   []topology.Route
 	// Reroutes says that SetRoutes is going to be called when links go down and come up. Until then,
 	// the kernel takes no route to where its first link has no carrier.
 	Reroutes bool `json:",omitempty"`

@@ -34,6 +34,9 @@ func (c dilatedClock) AfterFunc(d time.Duration, f func()) Timer {
 
 func (c dilatedClock) Go(f func()) { c.of.Go(f) }
 
+// Precise implements what the function Precise asks for.
+func (c dilatedClock) Precise() Clock { return dilatedClock{Precise(c.of), c.factor} }
+
 // undilated returns a time of the clock by the other one; the longest that there is in place
 // of one that is longer.
 func (c dilatedClock) undilated(d time.Duration) time.Duration {

@@ -172,6 +172,7 @@ func (d *nodeDriver) config(topo *topology.Topology, spec *topology.Node, routes
 	if spec.Adapter.Congestion != nil || cfg.PFC != nil {
 		cfg.LineRates = adapter.LineRates(spec, topo.Links)
 	}
+	cfg.Buffered = mmu.Beside(topo, spec) != nil
 	onSegments := d.segmentsOf(topo)
 	for _, i := range spec.Interfaces {
 		l := topo.Links[i.Link]

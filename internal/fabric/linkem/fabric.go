@@ -29,8 +29,8 @@ type BufferFigures struct {
 	Buffers   []bufferstats.Buffer   `json:"buffers"`
 	Deadlocks []bufferstats.Deadlock `json:"deadlocks"`
 	Series    *series.Series         `json:"series"`
-	// Counters are those of adapters by node and name, since the engine began: topology.PauseCounter has names, and
-	// "receive_overflow" counts the packets for which an adapter had no room.
+	// Counters are those of adapters by node and name, since the engine began, which agents do not count: of pauses that adapters
+	// ask for (topology.PauseCounter), and "receive_overflow", of packets for which an adapter had no room.
 	Counters map[string]map[string]uint64 `json:"counters"`
 	Known    map[string][]int             `json:"known"` // by switch and port: how many stations it knows to be behind that
 }
@@ -208,6 +208,9 @@ func (f *fabric) counters(b *dataplane.Buffer[*packet]) map[string]uint64 {
 	if n.Adapter.PFC != nil {
 		for _, class := range *n.Adapter.PFC {
 			b.CountPauses(counters, class)
+			for _, c := range []topology.PauseCounter{topology.RxPause, topology.RxPauseDuration, topology.RxPauseTransition} {
+				delete(counters, c.Of(class)) // which the node's agent counts, as it obeys
+			}
 		}
 	}
 	return counters

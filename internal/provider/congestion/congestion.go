@@ -109,6 +109,9 @@ type Config struct {
 	// Burst is the number of bytes on the wire that a queue pair which is late may catch up with
 	// at once. 0: a packet leaves when it is due, and what is late stays late.
 	Burst int
+	// Unbounded says that nothing but the Control bounds what is in flight, since the network holds it: neither the path nor
+	// the peer's receive buffer.
+	Unbounded bool
 	// WakeTime bounds the lateness of a queue pair that waits until a packet is due.
 	WakeTime time.Duration
 }

@@ -49,7 +49,7 @@ func (d *Device) CongestionCounters(sum *rc.Counters) map[string]uint64 {
 }
 
 // pace gives a connection its Pacer, on a line of so many bits per second; 0: unknown. Where the line says when there is room on it, nothing else bounds what is in flight;
-// where packets go to the kernel at once, credit protects the receive buffers, and the queue pair keeps to the rate of the line
+// where packets go to the kernel at once, credit protects the receive buffers (unless the configuration says otherwise), and the queue pair keeps to the rate of the line
 // by itself, unless it would be woken too late for that: what it sends faster would fill the line's queue, where it is marked.
 func (g *congestionControl) pace(c *rc.Connection, local netip.Addr, line float64, onLine bool) {
 	if g.Algorithm == congestion.Window {
@@ -62,7 +62,7 @@ func (g *congestionControl) pace(c *rc.Connection, local netip.Addr, line float6
 		control = countingControl{control, &g.restarts}
 	}
 	c.Pacer = congestion.NewPacer(control, line, g.Burst, layer1+frameOctets(&flow, 0, 0)-roce.Opcode(0).HeaderLen())
-	c.Pacer.Unbounded, c.Pacer.Packet = onLine, int64(packet)
+	c.Pacer.Unbounded, c.Pacer.Packet = onLine || g.Unbounded, int64(packet)
 	c.Pacer.SpacesAll = !onLine && line > 0 && float64(g.Burst)*8/line >= g.WakeTime.Seconds()
 }
 
