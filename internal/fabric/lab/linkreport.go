@@ -110,6 +110,6 @@ func add(to, from *report.Direction) {
 	from.LostBy.Kernel += to.LostBy.Kernel
 	to.LostBy = from.LostBy
 	to.Duplicated, to.Reordered, to.Corrupted, to.Marked, to.Faulted = from.Duplicated, from.Reordered, from.Corrupted, from.Marked, from.Faulted
-	to.QueuePeak, to.Lateness, to.Delays, to.Replayed, to.Overruns = from.QueuePeak, from.Lateness, from.Delays, from.Replayed, from.Overruns
+	to.QueuePeak, to.Lateness, to.Delays, to.DelayBars, to.Replayed, to.Overruns = from.QueuePeak, from.Lateness, from.Delays, from.DelayBars, from.Replayed, from.Overruns
 	to.Asked, to.Achieved = from.Asked, from.Achieved
 }

@@ -64,6 +64,15 @@ func (k *link) measure(since bool) (m [2]linkstats.Statistics, err error) {
 	return m, err
 }
 
+// observe returns the counters of the link's directions, and the delay by bounds in nanoseconds.
+func (k *link) observe(bounds []int64) (m [2]linkstats.Statistics, err error) {
+	err = k.countOverruns()
+	for i, n := range k.lines {
+		m[i] = n.stats.Observe(bounds)
+	}
+	return m, err
+}
+
 // begin begins another period of the link's statistics, and its model anew, at an instant of the fabric. logged is true if
 // its decisions are in a log.
 func (k *link) begin(now time.Duration, logged bool) error {

@@ -69,6 +69,7 @@ var (
 	methodRelease  = control.NewProcedure[string]("release")
 	methodDetach   = control.NewMethod[string, [2]linkstats.Statistics]("detach")
 	methodMeasure  = control.NewMethod[measureParams, map[string][2]linkstats.Statistics]("measure") // by link
+	methodObserve  = control.NewMethod[[]int64, map[string][2]linkstats.Statistics]("observe")       // by bounds of delay in nanoseconds
 	methodBegin    = control.NewProcedure[control.None]("begin")
 	methodRecord   = control.NewProcedure[uint64]("record").WithFiles(1, 1)
 	methodRecorded = control.NewMethod[control.None, Recorded]("recorded")
@@ -161,6 +162,12 @@ func (e *Engine) Measure(ctx context.Context, tolerances map[string]topology.Tol
 // MeasureSince returns the statistics since Begin.
 func (e *Engine) MeasureSince(ctx context.Context, tolerances map[string]topology.Tolerance) (map[string][2]linkstats.Statistics, error) {
 	return methodMeasure.Call(ctx, e.conn, measureParams{Since: true, Tolerances: tolerances})
+}
+
+// Observe returns the counters of every link that the engine has or has had, by name, and the delay
+// by bounds in nanoseconds (linkstats.Collector.Observe).
+func (e *Engine) Observe(ctx context.Context, bounds []int64) (map[string][2]linkstats.Statistics, error) {
+	return methodObserve.Call(ctx, e.conn, bounds)
 }
 
 // Begin has every link begin anew: the next packet in a direction is the first, and

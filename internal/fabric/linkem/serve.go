@@ -69,6 +69,7 @@ func (s *service) requests() *control.Mux {
 	methodRelease.Handle(&mux, s.release)
 	methodDetach.Handle(&mux, s.detach)
 	methodMeasure.Handle(&mux, s.measure)
+	methodObserve.Handle(&mux, s.observe)
 	methodBegin.Handle(&mux, s.begin)
 	methodTap.Handle(&mux, s.tap)
 	methodRecord.Handle(&mux, s.record)
@@ -329,8 +330,27 @@ func (s *service) buffers(context.Context, *control.Request, control.None) (r Bu
 	return r, err
 }
 
+// observedAtOnce bounds the links that are observed between packets. One takes some microseconds, less than
+// it takes to give the loop's thread something to do.
+const observedAtOnce = 8
+
+func (s *service) observe(_ context.Context, _ *control.Request, bounds []int64) (map[string][2]linkstats.Statistics, error) {
+	all := map[string][2]linkstats.Statistics{}
+	err := s.eachLinks(observedAtOnce, func(k *link) (err error) {
+		all[k.name], err = k.observe(bounds)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
 // eachLink calls do for each link, one at a time so as not to hold packets up.
-func (s *service) eachLink(do func(*link) error) error {
+func (s *service) eachLink(do func(*link) error) error { return s.eachLinks(1, do) }
+
+// eachLinks calls do for each link, several at a time.
+func (s *service) eachLinks(several int, do func(*link) error) error {
 	var links []*link
 	if err := s.commands.do(func() error {
 		links = slices.Collect(maps.Values(s.links.byName))
@@ -338,9 +358,17 @@ func (s *service) eachLink(do func(*link) error) error {
 	}); err != nil {
 		return err
 	}
-	for _, k := range links {
-		if err := s.commands.do(func() error { return do(k) }); err != nil {
-			return fmt.Errorf("link %s: %w", k.name, err)
+	for some := range slices.Chunk(links, several) {
+		err := s.commands.do(func() error {
+			for _, k := range some {
+				if err := do(k); err != nil {
+					return fmt.Errorf("link %s: %w", k.name, err)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil

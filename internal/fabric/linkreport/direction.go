@@ -30,13 +30,19 @@ func Judged(m *linkstats.Statistics, spec *topology.Link, rate uint64, root bool
 
 // Direction returns what was measured in a direction of a link, without judging it.
 func Direction(m *linkstats.Statistics) report.Direction {
-	return report.Direction{
-		Packets:  m.Packets,
-		Bytes:    m.Bytes,
-		Dropped:  m.Dropped,
-		Lost:     m.LostQueue + m.LostDown + m.LostCut + m.LostFault + m.LostOverrun,
-		Asked:    Asked(&m.Asked),
-		Achieved: achieved(m),
+	d := Counters(m)
+	d.Asked, d.Achieved = Asked(&m.Asked), achieved(m)
+	d.Lateness, d.Delays, d.Replayed = lateness(m.Lateness), delays(m.Delays), replayed(m.Replayed)
+	return d
+}
+
+// Counters returns what was counted in a direction of a link, and the delay by bounds.
+func Counters(m *linkstats.Statistics) report.Direction {
+	d := report.Direction{
+		Packets: m.Packets,
+		Bytes:   m.Bytes,
+		Dropped: m.Dropped,
+		Lost:    m.LostQueue + m.LostDown + m.LostCut + m.LostFault + m.LostOverrun,
 
 		LostBy:     report.LostBy{Queue: m.LostQueue, Down: m.LostDown, Cut: m.LostCut, Fault: m.LostFault, Overrun: m.LostOverrun},
 		Duplicated: m.Duplicated,
@@ -45,10 +51,11 @@ func Direction(m *linkstats.Statistics) report.Direction {
 		Marked:     m.Marked,
 		Faulted:    m.Faulted,
 		QueuePeak:  &m.PeakBytes,
-		Lateness:   lateness(m.Lateness),
-		Delays:     delays(m.Delays),
-		Replayed:   replayed(m.Replayed),
 	}
+	if m.DelayBars.Count > 0 {
+		d.DelayBars = &m.DelayBars
+	}
+	return d
 }
 
 // Set returns the quality that settings ask for.

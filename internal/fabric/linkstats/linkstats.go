@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/fabric/impair"
+	"github.com/ndklab/ndklab/internal/histogram"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -151,6 +152,19 @@ func (c *Collector) StatisticsSince(model *impair.Direction) Statistics {
 	return c.statistics(model.AskedSince(), replayed, c.Tolerance)
 }
 
+// Observe returns the counters so far and the delay by bounds in nanoseconds, which ascend. It
+// is for those who ask often: without percentiles, which take Statistics longest, and without
+// what is asked for, replayed and late.
+func (c *Collector) Observe(bounds []int64) Statistics {
+	m := c.Counts
+	m.DelayBars = c.delay.buckets.Bars(bounds)
+	if c.earlier != nil {
+		m.merge(&c.earlier.Counts)
+		m.DelayBars.Add(c.earlier.delay.buckets.Bars(bounds))
+	}
+	return m
+}
+
 func (t *period) statistics(asked impair.Asked, replayed impair.Replayed, tolerance topology.Tolerance) Statistics {
 	m := t.Counts
 	m.Asked, m.Replayed = asked, replayed
@@ -167,38 +181,40 @@ func (t *period) statistics(asked impair.Asked, replayed impair.Replayed, tolera
 // counted as they would be without segmentation offload; those still on their way are in
 // Packets only.
 type Statistics struct {
-	Packets     uint64 `json:"packets"`      // that entered
-	Bytes       uint64 `json:"bytes"`        // of those, from the Ethernet header on, without check sequence
-	Delivered   uint64 `json:"delivered"`    // copies too
-	Dropped     uint64 `json:"dropped"`      // by the loss that was asked for
-	Bursts      uint64 `json:"bursts"`       // of how many series of packets in a row those are
-	LostFault   uint64 `json:"lost_fault"`   // by a fault that drops
-	LostQueue   uint64 `json:"lost_queue"`   // no room before the direction's rate
-	LostCut     uint64 `json:"lost_cut"`     // the direction was cut, for good or by its flapping
-	LostDown    uint64 `json:"lost_down"`    // the link or an interface was down
-	LostOverrun uint64 `json:"lost_overrun"` // the engine could not keep up, or had no memory left; of frames that the kernel dropped before the engine saw them, a super-packet counts once
+	Packets     uint64 `json:"packets,omitzero"`      // that entered
+	Bytes       uint64 `json:"bytes,omitzero"`        // of those, from the Ethernet header on, without check sequence
+	Delivered   uint64 `json:"delivered,omitzero"`    // copies too
+	Dropped     uint64 `json:"dropped,omitzero"`      // by the loss that was asked for
+	Bursts      uint64 `json:"bursts,omitzero"`       // of how many series of packets in a row those are
+	LostFault   uint64 `json:"lost_fault,omitzero"`   // by a fault that drops
+	LostQueue   uint64 `json:"lost_queue,omitzero"`   // no room before the direction's rate
+	LostCut     uint64 `json:"lost_cut,omitzero"`     // the direction was cut, for good or by its flapping
+	LostDown    uint64 `json:"lost_down,omitzero"`    // the link or an interface was down
+	LostOverrun uint64 `json:"lost_overrun,omitzero"` // the engine could not keep up, or had no memory left; of frames that the kernel dropped before the engine saw them, a super-packet counts once
 
 	// Of those that entered:
-	Duplicated uint64 `json:"duplicated"` // copies made
-	Reordered  uint64 `json:"reordered"`  // sent before others that had entered earlier
-	Corrupted  uint64 `json:"corrupted"`
-	Marked     uint64 `json:"marked"`  // with Congestion Experienced
-	Faulted    uint64 `json:"faulted"` // met a fault, whatever it did
+	Duplicated uint64 `json:"duplicated,omitzero"` // copies made
+	Reordered  uint64 `json:"reordered,omitzero"`  // sent before others that had entered earlier
+	Corrupted  uint64 `json:"corrupted,omitzero"`
+	Marked     uint64 `json:"marked,omitzero"`  // with Congestion Experienced
+	Faulted    uint64 `json:"faulted,omitzero"` // met a fault, whatever it did
 
-	PeakPackets uint64 `json:"peak_packets"` // the most that was in the queue before the rate, with those in transmission
-	PeakBytes   uint64 `json:"peak_bytes"`   // likewise, in wire bytes
+	PeakPackets uint64 `json:"peak_packets,omitzero"` // the most that was in the queue before the rate, with those in transmission
+	PeakBytes   uint64 `json:"peak_bytes,omitzero"`   // likewise, in wire bytes
 
-	Replayed impair.Replayed `json:"replayed"`
+	Replayed impair.Replayed `json:"replayed,omitzero"`
 
-	Asked    impair.Asked `json:"asked"`
-	Delay    Distribution `json:"delay_ns"`    // from the kernel's receive timestamp to the moment after the send, without Queueing
-	Delays   []Bin        `json:"delays"`      // the histogram of Delay, in at most 26 bins of one width
-	Queueing Distribution `json:"queueing_ns"` // before the direction's rate: the queue and the packet's own transmission
-	Lateness Distribution `json:"lateness_ns"` // of Delay, what exceeds the model's
-	Early    uint64       `json:"early"`       // packets delivered before the model has them leave, which are a defect; in Lateness they are 0
-	Late     Late         `json:"late"`
-	PeakRate float64      `json:"peak_bps"` // delivered over the busiest 100 ms, bits per second with Ethernet framing (impair.WireBytes)
-	MeanRate float64      `json:"mean_bps"` // the same from the first to the last packet delivered; 0 if there were not two
+	Asked  impair.Asked `json:"asked,omitzero"`
+	Delay  Distribution `json:"delay_ns,omitzero"` // from the kernel's receive timestamp to the moment after the send, without Queueing
+	Delays []Bin        `json:"delays,omitzero"`   // the histogram of Delay, in at most 26 bins of one width
+	// DelayBars has Delay by the bounds that Observe was asked for.
+	DelayBars histogram.Bars `json:"delay_bars,omitzero"`
+	Queueing  Distribution   `json:"queueing_ns,omitzero"` // before the direction's rate: the queue and the packet's own transmission
+	Lateness  Distribution   `json:"lateness_ns,omitzero"` // of Delay, what exceeds the model's
+	Early     uint64         `json:"early,omitzero"`       // packets delivered before the model has them leave, which are a defect; in Lateness they are 0
+	Late      Late           `json:"late,omitzero"`
+	PeakRate  float64        `json:"peak_bps,omitzero"` // delivered over the busiest 100 ms, bits per second with Ethernet framing (impair.WireBytes)
+	MeanRate  float64        `json:"mean_bps,omitzero"` // the same from the first to the last packet delivered; 0 if there were not two
 }
 
 // A Distribution summarises durations in nanoseconds. Percentiles are within

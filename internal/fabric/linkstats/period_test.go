@@ -66,3 +66,31 @@ func TestPeriods(t *testing.T) {
 		t.Errorf("in all: %+v, of which the period has %+v", all, want)
 	}
 }
+
+// Observe counts as Statistics does, over both periods.
+func TestObserve(t *testing.T) {
+	c, model := new(Collector), impair.New(42, "link", 0)
+	bounds := []int64{int64(time.Microsecond), int64(time.Millisecond), int64(time.Hour)}
+	if m := c.Observe(bounds); m.Packets != 0 || m.DelayBars.Count != 0 || m.DelayBars.UpTo != nil {
+		t.Errorf("of nothing: %+v", m)
+	}
+	model.Set(impairment, 0)
+	pass(c, model, 0)
+	c.Begin(model, time.Second, false)
+	model.Set(topology.Impairment{Delay: time.Minute}, time.Second)
+	pass(c, model, time.Second)
+	all, got := c.Statistics(model), c.Observe(bounds)
+	bars := got.DelayBars
+	if bars.Count != all.Delay.Count || bars.UpTo[0] != 0 || bars.UpTo[1] == 0 || bars.UpTo[1] >= bars.Count-500 || bars.UpTo[2] != bars.Count {
+		t.Errorf("delays %+v of %d", bars, all.Delay.Count)
+	}
+	want := Statistics{
+		Packets: all.Packets, Bytes: all.Bytes, Delivered: all.Delivered, Dropped: all.Dropped, Bursts: all.Bursts,
+		LostFault: all.LostFault, LostQueue: all.LostQueue, LostCut: all.LostCut, LostDown: all.LostDown, LostOverrun: all.LostOverrun,
+		Duplicated: all.Duplicated, Reordered: all.Reordered, Corrupted: all.Corrupted, Marked: all.Marked, Faulted: all.Faulted,
+		PeakPackets: all.PeakPackets, PeakBytes: all.PeakBytes, Early: all.Early, DelayBars: bars,
+	}
+	if diff := cmp.Diff(want, got); diff != "" || got.Packets != 1000 {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

@@ -1,6 +1,9 @@
 package report
 
-import "github.com/ndklab/ndklab/internal/fabric/impair"
+import (
+	"github.com/ndklab/ndklab/internal/fabric/impair"
+	"github.com/ndklab/ndklab/internal/histogram"
+)
 
 // A Link is a link's state and what it did.
 type Link struct {
@@ -22,18 +25,22 @@ type Direction struct {
 	// Set holds what the present settings ask for; null if they are not known.
 	Set *Quality `json:"set,omitempty"`
 
-	LostBy     LostBy           `json:"lost_by"`            // Lost, by reason
-	Duplicated uint64           `json:"duplicated"`         // copies made
-	Reordered  uint64           `json:"reordered"`          // packets that overtook others
-	Corrupted  uint64           `json:"corrupted"`          // packets
-	Marked     uint64           `json:"marked"`             // packets, with Congestion Experienced
-	Faulted    uint64           `json:"faulted"`            // packets that met a fault
-	QueuePeak  *uint64          `json:"queue_peak"`         // bytes that waited at once for the rate; null if it is not measured
-	Lateness   *Lateness        `json:"lateness_us"`        // null if it is not measured
-	Delays     []Delays         `json:"delays,omitempty"`   // the histogram of achieved delay, in ascending order; null if it is not measured
-	Replayed   *impair.Replayed `json:"replayed,omitempty"` // null unless a log is replayed
-	Overruns   []Overrun        `json:"overrun,omitempty"`  // where the machine did not keep up
-	Settings   []string         `json:"settings,omitempty"` // the present ones, as "ndklab link set" takes them
+	LostBy     LostBy    `json:"lost_by"`          // Lost, by reason
+	Duplicated uint64    `json:"duplicated"`       // copies made
+	Reordered  uint64    `json:"reordered"`        // packets that overtook others
+	Corrupted  uint64    `json:"corrupted"`        // packets
+	Marked     uint64    `json:"marked"`           // packets, with Congestion Experienced
+	Faulted    uint64    `json:"faulted"`          // packets that met a fault
+	QueuePeak  *uint64   `json:"queue_peak"`       // bytes that waited at once for the rate; null if it is not measured
+	Lateness   *Lateness `json:"lateness_us"`      // null if it is not measured
+	Delays     []Delays  `json:"delays,omitempty"` // the histogram of achieved delay, in ascending order; null if it is not measured
+	// DelayBars has achieved delay in nanoseconds, by bounds that who observes the lab has asked for;
+	// null but there, and if it is not measured.
+	DelayBars *histogram.Bars `json:"delay_bars_ns,omitempty"`
+
+	Replayed *impair.Replayed `json:"replayed,omitempty"` // null unless a log is replayed
+	Overruns []Overrun        `json:"overrun,omitempty"`  // where the machine did not keep up
+	Settings []string         `json:"settings,omitempty"` // the present ones, as "ndklab link set" takes them
 }
 
 // LostBy counts packets that were lost other than by asked-for loss, by reason.
