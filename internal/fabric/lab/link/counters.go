@@ -68,16 +68,16 @@ func (n *Network) Counters() (map[int][2]Counters, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read queue disciplines: %w", err)
 	}
-	links, err := n.list()
+	sent, err := n.readSent()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read interfaces: %w", err)
 	}
 	totals := make(map[int][2]Counters)
-	for _, l := range links {
+	for index, s := range sent {
 		// This middle transmits what entered at the other one.
-		link, end := numbers(l)
+		link, end := numbers(index)
 		both := totals[link]
-		both[1-end] = counted(l, qdiscs)
+		both[1-end] = counted(link, end, s, qdiscs)
 		totals[link] = both
 	}
 	return totals, nil
@@ -118,27 +118,74 @@ func (n *Network) CountersOf(link int) (both [2]Counters, err error) {
 			if err != nil {
 				return both, fmt.Errorf("read %s: %w", Middle(link, end), err)
 			}
-			both[1-end] = counted(l, qdiscs)
+			both[1-end] = counted(link, end, sentBy(l), qdiscs)
 		}
 	}
 	return both, nil
 }
 
+// sent has what an interface has transmitted, as its statistics have it.
+type sent struct{ bytes, dropped uint64 }
+
+// sentBy returns that of a middle that was read by itself.
+func sentBy(middle netlink.Link) sent {
+	if s := middle.Attrs().Statistics; s != nil {
+		return sent{s.TxBytes, s.TxDropped}
+	}
+	return sent{}
+}
+
 // counted returns what a middle has transmitted, and what was lost on the path to it.
-func counted(middle netlink.Link, qdiscs map[qdiscKey]qdiscStats) Counters {
-	attrs := middle.Attrs()
-	link, end := numbers(middle)
-	fifo := qdiscs[qdiscKey{attrs.Index, netlink.HANDLE_ROOT}]
+func counted(link, end int, s sent, qdiscs map[qdiscKey]qdiscStats) Counters {
+	fifo := qdiscs[qdiscKey{MiddleIndex(link, end), netlink.HANDLE_ROOT}]
 	entered := qdiscs[qdiscKey{MiddleIndex(link, 1-end), netlink.HANDLE_INGRESS}]
 	lost := entered.drops + fifo.drops
-	c := Counters{Packets: fifo.packets + lost, Bytes: fifo.bytes, Lost: lost, Queue: fifo.drops}
-	if attrs.Statistics != nil {
-		c.Lost += attrs.Statistics.TxDropped
-		if fifo.sized {
-			c.Bytes = attrs.Statistics.TxBytes
-		}
+	c := Counters{Packets: fifo.packets + lost, Bytes: fifo.bytes, Lost: lost + s.dropped, Queue: fifo.drops}
+	if fifo.sized {
+		c.Bytes = s.bytes
 	}
 	return c
+}
+
+// readSent reads what all middles have transmitted, by their interface index. These statistics alone are read in a fraction of the
+// time that all takes which the kernel knows of interfaces (RTM_GETLINK), of which a lab has thousands.
+func (n *Network) readSent() (map[int]sent, error) {
+	const (
+		all       = 1 // IFLA_STATS_LINK_64, and its bit in the mask (include/uapi/linux/if_link.h)
+		header    = 12
+		txBytes   = 3 * 8 // offsets in struct rtnl_link_stats64
+		txDropped = 7 * 8
+	)
+	req := n.request(unix.RTM_GETSTATS, unix.NLM_F_DUMP)
+	mask := make([]byte, header) // struct if_stats_msg: family, padding, index, mask
+	binary.NativeEndian.PutUint32(mask[8:], all)
+	req.AddRawData(mask)
+	messages, err := req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWSTATS)
+	// A dump is interrupted when some interface changes; what it says is right of
+	// each interface, which suffices.
+	if err != nil && !errors.Is(err, nl.ErrDumpInterrupted) {
+		return nil, err
+	}
+	found := make(map[int]sent, len(messages))
+	for _, m := range messages {
+		if len(m) < header {
+			return nil, fmt.Errorf("an answer of %d bytes about statistics", len(m))
+		}
+		index := int(binary.NativeEndian.Uint32(m[4:]))
+		if index < firstIndex || index >= firstPort { // the loopback interface, ports, bridges
+			continue
+		}
+		attrs, err := nl.ParseRouteAttr(m[header:])
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range attrs {
+			if v := a.Value; a.Attr.Type == all && len(v) >= txDropped+8 {
+				found[index] = sent{binary.NativeEndian.Uint64(v[txBytes:]), binary.NativeEndian.Uint64(v[txDropped:])}
+			}
+		}
+	}
+	return found, nil
 }
 
 type qdiscKey struct {

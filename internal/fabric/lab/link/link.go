@@ -19,7 +19,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"slices"
 	"sync"
 
 	"github.com/ndklab/ndklab/internal/node/rtnl"
@@ -323,24 +322,7 @@ func parseStatus(message []byte) (status, error) {
 }
 
 // numbers are the link and the end that a middle belongs to.
-func numbers(l netlink.Link) (link, end int) {
-	i := l.Attrs().Index - firstIndex
-	return i / 2, i % 2
-}
-
-// list is all middles.
-func (n *Network) list() ([]netlink.Link, error) {
-	links, err := n.handle.LinkList()
-	// A dump is interrupted when some interface changes; what it says is right of
-	// each interface, which suffices.
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-		return nil, fmt.Errorf("read interfaces: %w", err)
-	}
-	return slices.DeleteFunc(links, func(l netlink.Link) bool {
-		i := l.Attrs().Index
-		return i < firstIndex || i >= firstPort // the loopback interface, ports, bridges
-	}), nil
-}
+func numbers(index int) (link, end int) { return (index - firstIndex) / 2, (index - firstIndex) % 2 }
 
 func (n *Network) request(kind, flags int) *nl.NetlinkRequest {
 	req := nl.NewNetlinkRequest(kind, flags)

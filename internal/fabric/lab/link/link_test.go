@@ -281,6 +281,23 @@ func TestJoinAndPart(t *testing.T) {
 			t.Errorf("direction %d: %+v", d, c)
 		}
 	}
+	// Read for all at once, the statistics are those that the kernel has of each.
+	for end := range 2 {
+		for try := 0; ; try++ {
+			all, allErr := n.readSent()
+			middle, err := netlink.LinkByName(Middle(link, end))
+			if err := errors.Join(allErr, err); err != nil {
+				t.Fatal(err)
+			}
+			got, want := all[MiddleIndex(link, end)], sentBy(middle)
+			if got == want && got.bytes > 0 {
+				break
+			}
+			if try == 10 {
+				t.Fatalf("end %d: %+v, want %+v", end, got, want)
+			}
+		}
+	}
 	// Asked for alone, the link has the same counters, also when one end has gone. The
 	// kernel may send something in between.
 	for range 2 {
