@@ -128,6 +128,7 @@ func (a *agent) requests() *control.Mux {
 	var mux control.Mux
 	methodUp.Handle(&mux, a.bringUp)
 	methodCounters.Handle(&mux, a.counters)
+	methodObserve.Handle(&mux, a.observe)
 	methodMount.Handle(&mux, a.mount)
 	methodExec.Handle(&mux, a.exec)
 	methodListening.Handle(&mux, a.listening)

@@ -84,13 +84,12 @@ func (a *agent) connections(ctx context.Context, _ *control.Request, _ control.N
 		return list, nil
 	}
 	interfaces := interfacesByAddress()
-	pairs := s.QueuePairs(ctx)
-	for _, c := range s.Connections() {
+	connections, pairs := connectionsOf(ctx, s)
+	for _, c := range connections {
 		n := a.entry(adapter.ActiveConnection, interfaces[c.Local.Addr()], c.UserModeOwner, c.OwnerPID)
 		n.Local, n.Remote, n.State, n.QPN, n.RemoteQPN = text(c.Local), text(c.Remote), c.State, c.QPN, c.RemoteQPN
-		if of := slices.IndexFunc(pairs, func(p lease.HeldQueuePair) bool { return c.UserModeOwner && p.Number == c.QPN }); of >= 0 {
-			n.Transport, n.Sent, n.Received = pairs[of].Transport, pairs[of].Sent, pairs[of].Received
-			pairs = slices.Delete(pairs, of, of+1)
+		if c.pair != nil {
+			n.Transport, n.Sent, n.Received = c.pair.Transport, c.pair.Sent, c.pair.Received
 		}
 		list = append(list, n)
 	}
@@ -112,6 +111,26 @@ func (a *agent) connections(ctx context.Context, _ *control.Request, _ control.N
 		list = append(list, n)
 	}
 	return list, nil
+}
+
+// A connection is one of an adapter's connections.
+type connection struct {
+	provider.ConnectionEntry
+	pair *lease.HeldQueuePair // its queue pair, if that is of verbs
+}
+
+// connectionsOf returns an adapter's connections, and the queue pairs of verbs that are of none of these.
+func connectionsOf(ctx context.Context, s *lease.Server) (connections []connection, others []lease.HeldQueuePair) {
+	others = s.QueuePairs(ctx)
+	for _, c := range s.Connections() {
+		found := connection{ConnectionEntry: c}
+		if of := slices.IndexFunc(others, func(p lease.HeldQueuePair) bool { return c.UserModeOwner && p.Number == c.QPN }); of >= 0 {
+			found.pair = new(others[of])
+			others = slices.Delete(others, of, of+1)
+		}
+		connections = append(connections, found)
+	}
+	return connections, others
 }
 
 // entry returns an entry with its type, interface and owner.

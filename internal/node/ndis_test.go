@@ -83,6 +83,20 @@ func TestConnections(t *testing.T) {
 	if listener != want || active.Interface != "lo" || active.IfIndex != 1 {
 		t.Errorf("listener %+v, want %+v", listener, want)
 	}
+
+	// A monitor is told how many there are, and what is done on them.
+	for observed := (Observation{}); len(observed.Workloads) == 0 || observed.Workloads[0].Latency.Count == 0; {
+		var err error
+		if observed, err = a.Observe(ctx, []int64{1, int64(time.Hour)}); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]adapter.ConnectionCount{{ConnectionKind: adapter.ConnectionKind{Type: adapter.ActiveConnection, State: "established"}, Count: 2}}, observed.Connections); diff != "" {
+			t.Fatalf("-want +got:\n%s", diff)
+		}
+		if len(observed.Workloads) != 1 || observed.Workloads[0].Name != "w" || observed.Workloads[0].Clients != 1 || observed.InUse.Qps != 2 || observed.NDK["Connect"] != 1 || observed.Transport["packets_sent"] == 0 {
+			t.Fatalf("%+v", observed)
+		}
+	}
 }
 
 // TestSetState disables the adapter under a workload and enables it again, each
@@ -143,6 +157,9 @@ func TestNoAdapter(t *testing.T) {
 	}
 	if got, err := a.Connections(t.Context()); len(got) > 0 || err != nil {
 		t.Errorf("connections %+v, %v", got, err)
+	}
+	if got, err := a.Observe(t.Context(), []int64{1}); got.InUse != nil || got.NDK != nil || err != nil {
+		t.Errorf("observed %+v, %v", got, err)
 	}
 	_, err := a.SetState(t.Context(), false)
 	wantUsage(t, err, "node n: the node has no adapter: it has no address")

@@ -78,3 +78,17 @@ type Connection struct {
 	Sent     uint64 `json:"packets_sent,omitempty"`
 	Received uint64 `json:"packets_received,omitempty"`
 }
+
+// A ConnectionKind tells kinds of connections and queue pairs apart, for counting. Its fields
+// are those of Connection.
+type ConnectionKind struct {
+	Type      string `json:"type"`
+	Transport string `json:"transport,omitempty"`
+	State     string `json:"state,omitempty"`
+}
+
+// A ConnectionCount counts those of a kind.
+type ConnectionCount struct {
+	ConnectionKind
+	Count int `json:"count"`
+}

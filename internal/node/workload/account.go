@@ -3,6 +3,8 @@ package workload
 import (
 	"math"
 	"time"
+
+	"github.com/ndklab/ndklab/internal/histogram"
 )
 
 // An account holds what a client is to do, and what it has done so far.
@@ -149,6 +151,13 @@ func (a *account) finish(now time.Duration) Result {
 // progress returns how far the client is.
 func (a *account) progress() Progress {
 	return Progress{Messages: a.messages, Bytes: a.bytes, Errors: a.result.Errors}
+}
+
+// latency returns the latencies so far, without those of the warm-up, by bounds in nanoseconds.
+func (a *account) latency(bounds []int64) histogram.Bars {
+	b := a.total.histogram.Bars(bounds)
+	b.Add(a.step.latencies.histogram.Bars(bounds))
+	return b
 }
 
 // A measurement holds what a client measures of messages of one size or, where each has its own,

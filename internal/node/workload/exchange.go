@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/histogram"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 )
@@ -220,6 +221,13 @@ func (w *exchange) Progress() Progress {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.progress()
+}
+
+// Latency implements client.
+func (w *exchange) Latency(bounds []int64) histogram.Bars {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.latency(bounds)
 }
 
 // up reports whether the channel has a connection that is established.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/ndklab/ndklab/internal/histogram"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/topology"
@@ -49,6 +50,9 @@ type client interface {
 	Abort(reason string)
 	// Progress tells how far it is; Name and Flow are not filled in.
 	Progress() Progress
+	// Latency returns the latencies so far, without those of the warm-up, by bounds in
+	// nanoseconds, which ascend.
+	Latency(bounds []int64) histogram.Bars
 }
 
 // A server is the end of a flow that listens.
@@ -253,12 +257,7 @@ func callAll(functions []func()) {
 
 // Progress returns how far each of the clients is, sorted by name and flow.
 func (h *Host) Progress() []Progress {
-	h.mu.Lock()
-	running := make(map[end]client, len(h.clients))
-	for e, c := range h.clients {
-		running[e] = c
-	}
-	h.mu.Unlock()
+	running := h.running()
 	all := make([]Progress, 0, len(running))
 	for e, c := range running {
 		p := c.Progress()
@@ -268,5 +267,42 @@ func (h *Host) Progress() []Progress {
 	slices.SortFunc(all, func(a, b Progress) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Flow, b.Flow))
 	})
+	return all
+}
+
+// running returns the clients that run.
+func (h *Host) running() map[end]client {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return maps.Clone(h.clients)
+}
+
+// Observed sums up the progress of a workload's clients on a host.
+type Observed struct {
+	Name                    string
+	Clients                 int
+	Messages, Bytes, Errors uint64         // as in Progress
+	Latency                 histogram.Bars // nanoseconds; not of the warm-up
+}
+
+// Observe returns how far the clients of each workload are, sorted by name, with their latencies
+// by bounds in nanoseconds, which ascend.
+func (h *Host) Observe(bounds []int64) []Observed {
+	byName := map[string]*Observed{}
+	for e, c := range h.running() {
+		o := byName[e.name]
+		if o == nil {
+			o = &Observed{Name: e.name}
+			byName[e.name] = o
+		}
+		p := c.Progress()
+		o.Clients++
+		o.Messages, o.Bytes, o.Errors = o.Messages+p.Messages, o.Bytes+p.Bytes, o.Errors+p.Errors
+		o.Latency.Add(c.Latency(bounds))
+	}
+	var all []Observed
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		all = append(all, *byName[name])
+	}
 	return all
 }

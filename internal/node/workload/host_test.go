@@ -50,6 +50,18 @@ func TestHost(t *testing.T) {
 	if len(progress) != 3 {
 		t.Errorf("progress of %d clients", len(progress))
 	}
+	var sum Progress
+	for _, p := range progress {
+		sum.Messages, sum.Bytes, sum.Errors = sum.Messages+p.Messages, sum.Bytes+p.Bytes, sum.Errors+p.Errors
+	}
+	observed := client.Observe([]int64{1, int64(time.Second)})
+	if len(observed) != 1 || server.Observe(nil) != nil {
+		t.Fatalf("observed %+v, and of the server %+v", observed, server.Observe(nil))
+	}
+	if o := observed[0]; o.Name != "w" || o.Clients != 3 || o.Messages != sum.Messages || o.Bytes != sum.Bytes || o.Errors != sum.Errors ||
+		o.Latency.Count != sum.Messages || o.Latency.UpTo[0] != 0 || o.Latency.UpTo[1] != sum.Messages || o.Latency.Sum < 1e5*float64(sum.Messages) {
+		t.Errorf("observed %+v of %+v", o, sum)
+	}
 	l.clock.Run(time.Minute)
 	if left := client.Progress(); len(left) != 0 {
 		t.Errorf("running still: %+v", left)

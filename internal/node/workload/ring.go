@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/histogram"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 )
@@ -303,6 +304,13 @@ func (w *rank) Progress() Progress {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.progress()
+}
+
+// Latency implements client.
+func (w *rank) Latency(bounds []int64) histogram.Bars {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.latency(bounds)
 }
 
 // An outflow is a rank's session on the connection to the next one.

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/histogram"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 )
@@ -194,6 +195,13 @@ func (w *storm) Progress() Progress {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.progress()
+}
+
+// Latency implements client.
+func (w *storm) Latency(bounds []int64) histogram.Bars {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.latency(bounds)
 }
 
 // An attempt is the storm's session on one connection.
