@@ -31,6 +31,7 @@ func (s *Supervisor) requests() *control.Mux {
 
 	built := mux.When(s.checkBuilt)
 	methodInspect.Handle(built, s.inspect)
+	methodObserve.Handle(built, s.observe)
 	methodExternals.Handle(built, s.inspectExternals)
 	methodExec.Handle(built, s.exec)
 	methodSignal.Handle(built, s.signal)

@@ -133,9 +133,7 @@ func (a *nodeAPI) inspectAll(ctx context.Context, topo *topology.Topology) []rep
 		if spec.Kind != topology.Switch {
 			nodes = append(nodes, agents[0])
 			agents = agents[1:]
-			if status := a.node(spec.Name); nodes[i].State == nodeReady && status.State == nodeStarts {
-				nodes[i].State, nodes[i].Reason = nodeStarts, status.Reason
-			}
+			a.amendState(&nodes[i].NodeState)
 			continue
 		}
 		nodes = append(nodes, inspectSwitch(topo, spec, a.node(spec.Name), ports))
@@ -144,6 +142,13 @@ func (a *nodeAPI) inspectAll(ctx context.Context, topo *topology.Topology) []rep
 		}
 	}
 	return nodes
+}
+
+// amendState has a node that has answered be starting if it is, to the lab.
+func (a *nodeAPI) amendState(found *report.NodeState) {
+	if status := a.node(found.Name); found.State == nodeReady && status.State == nodeStarts {
+		found.State, found.Reason = nodeStarts, status.Reason
+	}
 }
 
 // inspectNodes returns the state of hosts and routers.
@@ -159,31 +164,38 @@ func (a *nodeAPI) inspectNodes(ctx context.Context, nodes []*topology.Node) []re
 	}
 	inspected := make([]report.Node, len(nodes))
 	for i, spec := range nodes {
-		status := a.node(spec.Name)
 		r := &inspected[i]
-		*r = report.Node{NodeState: states[i], Kind: kindOf(spec), Addresses: []string{}, Counters: map[string]uint64{}, Transport: map[string]uint64{}, Restarts: status.Restarts}
+		*r = a.describe(spec, states[i], &counters[i])
 		for _, face := range spec.Interfaces {
 			for _, a := range face.Addresses {
 				r.Addresses = append(r.Addresses, a.String())
 			}
 		}
-		if l := a.nodes.life(spec.Name); l != nil {
-			r.Limits, r.Usage = l.usage()
-			if r.State != nodeDown {
-				r.PID = l.hostPID
-			}
-		}
-		if r.State != nodeDown && status.Health != "" {
-			r.Health = &report.Health{State: status.Health, Failures: status.Failures, Reason: status.Output}
-		}
-		if counters[i].NDK != nil {
-			r.Counters, r.Transport = counters[i].NDK, counters[i].Transport
-			for name, n := range figures.Counters[spec.Name] {
-				r.Transport[name] += n
-			}
+		for name, n := range figures.Counters[spec.Name] {
+			r.Transport[name] += n
 		}
 	}
 	return inspected
+}
+
+// describe returns a host or router, without its addresses, which was found in a state and has counted
+// so much.
+func (a *nodeAPI) describe(spec *topology.Node, state report.NodeState, counted *node.Counters) report.Node {
+	status := a.node(spec.Name)
+	r := report.Node{NodeState: state, Kind: kindOf(spec), Addresses: []string{}, Counters: map[string]uint64{}, Transport: map[string]uint64{}, Restarts: status.Restarts}
+	if l := a.nodes.life(spec.Name); l != nil {
+		r.Limits, r.Usage = l.usage()
+		if r.State != nodeDown {
+			r.PID = l.hostPID
+		}
+	}
+	if r.State != nodeDown && status.Health != "" {
+		r.Health = &report.Health{State: status.Health, Failures: status.Failures, Reason: status.Output}
+	}
+	if counted.NDK != nil {
+		r.Counters, r.Transport = counted.NDK, counted.Transport
+	}
+	return r
 }
 
 // kindOf returns what a host or router is, for reports.

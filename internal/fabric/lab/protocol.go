@@ -21,6 +21,7 @@ var (
 var (
 	methodInfo        = control.NewMethod[control.None, Info]("info")
 	methodInspect     = control.NewMethod[control.None, *Inspection]("inspect")
+	methodObserve     = control.NewMethod[[]int64, *report.Observation]("observe") // by bounds in nanoseconds
 	methodExternals   = control.NewMethod[control.None, []report.External]("externals")
 	methodRun         = control.NewMethod[runParams, *report.Run]("run")
 	methodInterrupt   = control.NewProcedure[string]("interrupt") // runParams.Token

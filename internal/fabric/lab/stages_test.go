@@ -227,6 +227,10 @@ func lookInto(ctx context.Context, name, gate string) error {
 		return fmt.Errorf("a lab that waits is %+v: %w", i, err)
 	}
 	defer l.Close()
+	o, err := l.Observe(ctx, nil)
+	if err != nil || o.State != Starting || o.Nodes[0].State != nodeStarts || o.Nodes[2].State != nodeReady {
+		return fmt.Errorf("a monitor sees of a lab that waits %+v, %v", o, err)
+	}
 	if _, err := l.Run(ctx); err == nil || !strings.Contains(err.Error(), "still starting") {
 		return fmt.Errorf("a run of a lab that waits: %v", err)
 	}

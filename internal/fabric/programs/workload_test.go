@@ -52,6 +52,15 @@ func TestSeen(t *testing.T) {
 	if s, c := numbers["server"], numbers["client"]; len(list.Connections) != 2 || s[0] != c[1] || s[1] != c[0] {
 		t.Errorf("%+v", list.Connections)
 	}
+	o, err := ndklab.Observe(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range o.Nodes {
+		if c := n.Connections; len(c) != 1 || c[0].Type != "QueuePair" || c[0].Transport != "RC" || c[0].State == "" || c[0].Count != 1 {
+			t.Errorf("a monitor sees of %s: %+v", n.Name, c)
+		}
+	}
 	const rises = `cd /sys/class/infiniband/ndk0/ports/1/counters; first=$(cat port_xmit_packets)
 until [ $(cat port_xmit_packets) -gt $first ]; do sleep 0.1; done; echo $first`
 	text, err := l.Node("client").Run(t.Context(), "timeout", "20", "sh", "-c", rises)
