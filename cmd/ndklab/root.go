@@ -61,7 +61,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 		commands []*cobra.Command
 	}{
 		{"Labs", []*cobra.Command{
-			runCommand(), upCommand(), applyCommand(), downCommand(), lsCommand(), inspectCommand(), waitCommand(), eventsCommand(), logsCommand(),
+			runCommand(), upCommand(), applyCommand(), downCommand(), lsCommand(), inspectCommand(), waitCommand(), eventsCommand(), logsCommand(), metricsCommand(),
 		}},
 		{"Nodes", []*cobra.Command{
 			execCommand(), shellCommand(), adapterCommand(), countersCommand(), connectionsCommand(), perfCommand(), rpingCommand(), rcPingpongCommand(),

@@ -1,0 +1,75 @@
+// Command ndklab-metrics exposes the metrics of a lab to Prometheus. It is no command for people: `ndklab metrics`
+// starts it, and package exporter says why it is a program of its own.
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/exporter"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/metrics"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+)
+
+// version is set by the linker.
+var version = "unknown"
+
+func main() { os.Exit(exporter.Main(version, expose)) }
+
+// expose writes the metrics of a lab, or serves them until the lab or ctx ends.
+func expose(ctx context.Context, params exporter.Params) error {
+	l, err := lab.Open(ctx, params.Lab)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	if params.Once {
+		return write(ctx, l)
+	}
+	ended, err := newServer(params.Lab, func(ctx context.Context) ([]*dto.MetricFamily, error) { return gather(ctx, l) }).serve(ctx, params.Listen, os.Stdout, l.Done())
+	if err != nil || !ended {
+		return err
+	}
+	if err := l.Err(); !errors.Is(err, control.ErrClosed) {
+		return err
+	}
+	return control.Errorf(control.Failed, "the supervisor of lab %s was killed, and the lab with it", params.Lab)
+}
+
+// gather returns the metrics of a lab.
+func gather(ctx context.Context, l *lab.Lab) ([]*dto.MetricFamily, error) {
+	began := time.Now()
+	o, err := l.Observe(ctx, metrics.Bounds())
+	if err != nil {
+		return nil, err
+	}
+	return metrics.Families(o, time.Since(began)), nil
+}
+
+// write writes the metrics of a lab to standard output in the text format, which is what node_exporter
+// takes from files.
+func write(ctx context.Context, l *lab.Lab) error {
+	ctx, cancel := context.WithTimeout(ctx, gatherTime)
+	defer cancel()
+	families, err := gather(ctx, l)
+	if err != nil {
+		return err
+	}
+	encoder := expfmt.NewEncoder(os.Stdout, expfmt.NewFormat(expfmt.TypeTextPlain))
+	for _, f := range families {
+		if err := encoder.Encode(f); err != nil {
+			return control.Errorf(control.Unable, "the output cannot be written: %v", err)
+		}
+	}
+	return nil
+}
+
+// notListening returns why there is no listening at an address, with the remedy.
+func notListening(address string, err error) error {
+	return control.Errorf(control.Unable, "--listen %s: %v; expected an address of this machine and a port that is free, such as 127.0.0.1:0 for any", address, err)
+}

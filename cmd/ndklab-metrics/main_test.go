@@ -1,0 +1,223 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ndklab/ndklab/internal/fabric/doctor"
+	"github.com/ndklab/ndklab/internal/need"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// bin is the folder with both programs.
+var bin string
+
+func TestMain(m *testing.M) {
+	doctor.Child()
+	code, err := build(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func build(m *testing.M) (code int, err error) {
+	if bin, err = os.MkdirTemp("", "ndklab-metrics-"); err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(bin)) }()
+	if err := os.Chmod(bin, 0o755); err != nil { // for nobody
+		return 0, err
+	}
+	cmd := exec.Command("go", "build", "-o", bin, "github.com/ndklab/ndklab/cmd/...")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("%v: %w\n%s", cmd, err, out)
+	}
+	return m.Run(), nil
+}
+
+// up brings a lab up for the time of the test, and returns its name.
+func up(t *testing.T, nodes int) string {
+	t.Helper()
+	if !doctor.Examine(t.Context()).CanRun {
+		t.Skip("labs cannot run here: ndklab doctor says why")
+	}
+	lab := fmt.Sprintf("met-%d-%d", os.Getpid(), nodes)
+	text := fmt.Sprintf("name: %s\nseed: 1\ntopology:\n  defaults: {link: {delay: 50us, rate: 1gbit, overrun: allow}}\n  nodes:\n    s: {kind: switch}\n", lab)
+	links := "  links:\n"
+	for i := range nodes {
+		text += fmt.Sprintf("    h%d:\n", i)
+		links += fmt.Sprintf("    - endpoints: [\"h%d:eth0\", \"s:p%d\"]\n", i, i)
+	}
+	file := filepath.Join(t.TempDir(), "lab.ndklab.yaml")
+	if err := os.WriteFile(file, []byte(text+links), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(filepath.Join(bin, "ndklab"), "up", file).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command(filepath.Join(bin, "ndklab"), "down", lab).CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
+	return lab
+}
+
+// A command is `ndklab metrics`.
+type command struct {
+	*exec.Cmd
+	stdout *bufio.Reader
+	stderr bytes.Buffer
+}
+
+func start(t *testing.T, args ...string) *command {
+	t.Helper()
+	c := &command{Cmd: exec.CommandContext(t.Context(), filepath.Join(bin, "ndklab"), append([]string{"metrics"}, args...)...)}
+	c.Stderr = &c.stderr
+	stdout, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.stdout = bufio.NewReader(stdout)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// url returns where the command serves, as it says.
+func (c *command) url(t *testing.T) string {
+	t.Helper()
+	line, err := c.stdout.ReadString('\n')
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", err, c.Wait(), &c.stderr)
+	}
+	return strings.TrimSuffix(line, "\n")
+}
+
+// ends wants the end of the command with an exit code, and what it says to standard error.
+func (c *command) ends(t *testing.T, code int, said string) {
+	t.Helper()
+	var rest bytes.Buffer
+	if _, err := c.stdout.WriteTo(&rest); err != nil {
+		t.Error(err)
+	}
+	_ = c.Wait() // the exit code tells
+	if got := c.ProcessState.ExitCode(); got != code || !strings.Contains(c.stderr.String(), said) || (said == "") != (c.stderr.Len() == 0) {
+		t.Errorf("%v ended with %d: %q, want %d and %q", c.Args, got, &c.stderr, code, said)
+	}
+}
+
+// The command serves until Ctrl-C, which is how it is meant to end; and says why it does not.
+func TestCommand(t *testing.T) {
+	lab := up(t, 2)
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		c := start(t, lab, "--listen", "127.0.0.1:0")
+		url := c.url(t)
+		resp, err := http.Get(url)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%v, %+v", err, resp)
+		}
+		parser := expfmt.NewTextParser(model.LegacyValidation)
+		families, err := parser.TextToMetricFamilies(resp.Body)
+		resp.Body.Close()
+		if err != nil || len(families["ndklab_node_state"].GetMetric()) != 3*5 || len(families["ndklab_link_up"].GetMetric()) != 2*2 {
+			t.Errorf("%v: %v", err, families)
+		}
+		address := strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/metrics")
+		start(t, lab, "--listen", address).ends(t, 3, "ndklab: --listen "+address+": listen tcp "+address+": bind: address already in use; expected an address of this machine and a port that is free")
+		if err := c.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		c.ends(t, 0, "")
+		if _, err := http.Get(url); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("after the end: %v", err)
+		}
+	}
+	out, err := exec.Command(filepath.Join(bin, "ndklab"), "metrics", lab, "--once").Output()
+	if err != nil || !strings.Contains(string(out), fmt.Sprintf("\nndklab_lab_ready{lab=%q} 1\n", lab)) {
+		t.Errorf("%v\n%s", err, out)
+	}
+	start(t, "nosuchlab").ends(t, 2, "ndklab: lab nosuchlab is not up (")
+
+	if os.Geteuid() == 0 { // nobody sees root's labs
+		c := exec.Command(filepath.Join(bin, "ndklab"), "metrics", lab, "--once")
+		home := ownedByNobody(t)
+		c.Dir, c.Env = "/", append(os.Environ(), "HOME="+home, "TMPDIR="+home, "XDG_RUNTIME_DIR=")
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		out, err := c.CombinedOutput()
+		if c.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), "lab "+lab+" is not up") {
+			t.Errorf("%v\n%s", err, out)
+		}
+	}
+}
+
+const nobody = 65534
+
+// ownedByNobody returns a folder of nobody's for the time of the test.
+func ownedByNobody(t *testing.T) string {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "ndklab-nobody-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(folder); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chown(folder, nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
+// A scrape of a lab with 500 nodes takes at most 200 ms. Of many the quickest counts, since the machine may have other
+// things to do.
+func TestManyNodes(t *testing.T) {
+	need.Time(t)
+	lab := up(t, 500)
+	c := start(t, lab, "--listen", "127.0.0.1:0")
+	url := c.url(t)
+	var took []time.Duration
+	for range 30 {
+		began := time.Now()
+		resp, err := http.Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var body bytes.Buffer
+		if _, err := body.ReadFrom(resp.Body); err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		took = append(took, time.Since(began))
+		if n := strings.Count(body.String(), "\nnode_infiniband_port_packets_received_total{"); n != 500 {
+			t.Fatalf("%d adapters", n)
+		}
+	}
+	slices.Sort(took)
+	t.Logf("least %v, median %v, most %v", took[0], took[len(took)/2], took[len(took)-1])
+	if took[0] > 200*time.Millisecond {
+		t.Errorf("a scrape takes %v", took[0])
+	}
+	if err := c.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	c.ends(t, 0, "")
+}
