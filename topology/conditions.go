@@ -79,7 +79,7 @@ func asSize(m Metric, doc string) measured {
 }
 
 func asShare(m Metric, doc string) measured {
-	return measured{m, boundOf(parsePercent, percentages.pattern(), "<= 1%"), doc}
+	return measured{m, boundOf(ParsePercent, percentages.pattern(), "<= 1%"), doc}
 }
 
 func asNumber(m Metric, doc string) measured {

@@ -28,6 +28,18 @@ type autoInterface struct {
 	whole        bool       // it is the endpoint
 }
 
+// expanded is the file at root with the settings of the options and such entries replaced, or nil
+// if something of that is wrong.
+func (r *reader) expanded(root *yaml.Node) *yaml.Node {
+	if root = r.set(root, true); root == nil {
+		return nil
+	}
+	if root = r.expand(root); root == nil {
+		return nil
+	}
+	return r.set(root, false)
+}
+
 // expand is the file at root with such entries replaced, or nil if one of them is wrong.
 func (r *reader) expand(root *yaml.Node) *yaml.Node {
 	x := &expander{reader: r, taken: make(map[string]bool)}

@@ -208,7 +208,7 @@ func Expand(o Options, name string, data []byte) ([]byte, error) {
 	r := &reader{Options: o, file: name}
 	root := r.document(data)
 	if root != nil {
-		root = r.expand(root)
+		root = r.expanded(root)
 	}
 	if root == nil || len(r.errors) > 0 {
 		return nil, r.errors.ordered(name)

@@ -173,7 +173,7 @@ var (
 
 // share is probabilities from the least on.
 func share(least float64) form[float64] {
-	return ranged(parsePercent, FormatPercent, least, 1, percentages.schema)
+	return ranged(ParsePercent, FormatPercent, least, 1, percentages.schema)
 }
 
 // rateAbove0 is the form with a message of its own for a rate of nothing.

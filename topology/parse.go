@@ -27,6 +27,9 @@ type Options struct {
 	// LeftOut is called for each kind of things that the lab has not got because of
 	// Nodes, with what they are. nil if nobody wants to know.
 	LeftOut func(what string)
+	// Set are values that take the place of what the file has, in their order: of two for one place
+	// the later holds. Errors in one have the place that it is for, or where that would be.
+	Set []Setting
 	// Running is the topology of the lab that the file is for, if it is up: what
 	// was chosen for a link there, its number and its addresses, stays wherever the
 	// file has the link now, and others do not get it. nil: the lab is not up.
@@ -45,7 +48,7 @@ func Parse(name string, data []byte) (*Topology, error) { return ParseWith(Optio
 func ParseWith(o Options, name string, data []byte) (*Topology, error) {
 	r := &reader{Options: o, file: name}
 	if root := r.document(data); root != nil {
-		if root = r.expand(root); root != nil {
+		if root = r.expanded(root); root != nil {
 			if t := r.resolve(labTable().read(r, root)); len(r.errors) == 0 {
 				return t, nil
 			}

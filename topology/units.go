@@ -140,11 +140,32 @@ func (q quantity) format(value uint64) string {
 	return strconv.FormatUint(value/largest.of, 10) + largest.name
 }
 
+// Quantity returns a value as a file has it in its base unit: "s", "B", "bit/s", or "" of a fraction
+// or a number without a unit. ok is false if it is nothing of that.
+func Quantity(text string) (value float64, unit string, ok bool) {
+	if n, err := decimalNumber(text, ""); err == nil {
+		return n, "", true
+	}
+	if fraction, err := ParsePercent(text); err == nil {
+		return fraction, "", true
+	}
+	if d, err := parseDuration(text); err == nil {
+		return d.Seconds(), "s", true
+	}
+	for unit, q := range map[string]quantity{"B": sizes, "bit/s": rates} {
+		if n, err := q.exact(text); err == nil {
+			value, _ := n.Float64()
+			return value, unit, true
+		}
+	}
+	return 0, "", false
+}
+
 // parseRate reads bits per second.
 func parseRate(text string) (uint64, error) { return rates.whole(text, "bits per second") }
 
-// parsePercent reads a percentage as a fraction.
-func parsePercent(text string) (float64, error) {
+// ParsePercent reads a percentage, such as 0.1%, as a fraction.
+func ParsePercent(text string) (float64, error) {
 	value, err := percentages.exact(text)
 	if err != nil {
 		return 0, err

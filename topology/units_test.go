@@ -51,7 +51,7 @@ func TestFormat(t *testing.T) {
 func TestNegative(t *testing.T) {
 	size := func(text string) error { _, err := sizes.whole(text, "bytes"); return err }
 	duration := func(text string) error { _, err := parseDuration(text); return err }
-	percent := func(text string) error { _, err := parsePercent(text); return err }
+	percent := func(text string) error { _, err := ParsePercent(text); return err }
 	number := func(text string) error { _, err := parseCount(text); return err }
 	for _, test := range []struct {
 		parse      func(string) error
@@ -86,7 +86,7 @@ func TestFormatIsExact(t *testing.T) {
 			t.Errorf("duration %s of %d reads as %d, %v", FormatDuration(d), d, got, err)
 		}
 		f := rapid.Float64Range(1e-12, 1).Draw(t, "f")
-		if got, err := parsePercent(FormatPercent(f)); err != nil || got != f {
+		if got, err := ParsePercent(FormatPercent(f)); err != nil || got != f {
 			t.Errorf("percentage %s of %g reads as %g, %v", FormatPercent(f), f, got, err)
 		}
 	})
@@ -144,6 +144,18 @@ func TestNumbersThatAreWrong(t *testing.T) {
 	for _, text := range []string{"<= " + nines + "s", "<= " + nines + "h"} {
 		if _, err := bound(parseDuration, "<= 1s")(text); err == nil || !strings.Contains(err.Error(), "too large, expected at most") {
 			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func TestQuantity(t *testing.T) {
+	for text, want := range map[string]string{
+		"10ms": "0.01 s true", "64KiB": "65536 B true", "1.5gbit": "1.5e+09 bit/s true", "0.1%": "0.001  true", "42": "42  true",
+		"dcqcn": "0  false", "": "0  false", "[3]": "0  false", "10 ms": "0  false",
+	} {
+		value, unit, ok := Quantity(text)
+		if got := fmt.Sprintf("%g %s %v", value, unit, ok); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
 }
