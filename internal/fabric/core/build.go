@@ -116,13 +116,20 @@ func (b *build) passed() bool {
 	return true
 }
 
-// notify tells everyone which nodes the build waits for.
+// notify tells everyone which nodes the build waits for or, before any has something of its own to do, how far
+// all of them are.
 func (b *build) notify() {
 	b.lab.timers.set(&b.notice, b.lab.now+waitingPeriod)
 	const most = 8
 	var texts []string
-	others := 0
+	others, started, linked := 0, 0, 0
 	for _, n := range b.lab.nodes {
+		if n.phase >= linking && n.phase <= up {
+			started++
+		}
+		if n.phase == connecting || n.phase == up {
+			linked++
+		}
 		switch doing := n.stages.doing; {
 		case doing == "":
 		case len(texts) == most:
@@ -133,6 +140,9 @@ func (b *build) notify() {
 	}
 	if others > 0 {
 		texts = append(texts, fmt.Sprintf("and %d others", others))
+	}
+	if len(texts) == 0 && linked < len(b.lab.nodes) {
+		texts = []string{fmt.Sprintf("of %d nodes %d are started, %d are linked", len(b.lab.nodes), started, linked)}
 	}
 	if len(texts) > 0 {
 		b.lab.notify(Notify{Kind: event.LabWaiting, Text: "waiting: " + strings.Join(texts, ", ")})

@@ -187,6 +187,19 @@ func TestHealthCourse(t *testing.T) {
 	}
 }
 
+// A lab whose nodes take long to be made says how far they are.
+func TestNoticeOfNodes(t *testing.T) {
+	w := newWorld(t, pair)
+	w.slow = func(a Action) time.Duration {
+		if start, ok := a.(StartAgent); ok && start.Node == "b" {
+			return firstNotice + waitingPeriod
+		}
+		return 0
+	}
+	w.must(Build{})
+	w.wantTold(0, "waiting: of 2 nodes 1 are started, 0 are linked", "waiting: of 2 nodes 1 are started, 0 are linked", "all nodes are ready")
+}
+
 // A lab that is being built says from time to time whom it waits for.
 func TestNotices(t *testing.T) {
 	w := newWorld(t, staged)
