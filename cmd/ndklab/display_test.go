@@ -94,8 +94,8 @@ func TestTerminalDisplay(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("TERM", "xterm")
-	show, ok := newDisplay(tty, 3).(*terminalDisplay)
-	if !ok {
+	show := newDisplay(tty, make([]suite.Case, 3))
+	if show.tty == nil {
 		t.Fatal("it is taken for no terminal")
 	}
 	defer show.close()
@@ -124,44 +124,49 @@ func TestTerminalDisplay(t *testing.T) {
 	}
 	show.began(caseOne)
 	show.began(caseTwo)
-	wants("one T seed 1", "two T seed 2", "0 of 3 done, 0 failed")
+	wants("one T seed 1", "two T seed 2", "0 of 3 done, 0 failed, 0 %")
 	show.event(caseTwo, event.Event{Text: "a text that is\nlonger\x1b than the terminal is wide"})
 	show.ended(hasPassed)
-	wants("ok    one, seed 1: 1.00 s", "two T a text that is long", "1 of 3 done, 0 failed")
+	wants("ok    one, seed 1: 1.00 s", "two T a text that is long", "1 of 3 done, 0 failed, 0 %")
 	show.ended(hasFailed)
 	show.say("a note")
 	for i := range 5 {
 		show.began(suite.Case{Lab: fmt.Sprint("more-", i)})
 	}
 	wants("ok    one, seed 1: 1.00 s", "FAIL  two, seed 2: 1.00 s, runs again: 1 of 1 check failed", "a note",
-		"more-0 T seed 0", "more-1 T seed 0", "and 3 more labs", "1 of 3 done, 0 failed")
+		"more-0 T seed 0", "more-1 T seed 0", "and 3 more labs", "1 of 3 done, 0 failed, 0 %")
 	show.ended(hadNoLab)
 	wants("ok    one, seed 1: 1.00 s", "FAIL  two, seed 2: 1.00 s, runs again: 1 of 1 check failed", "a note", "FAIL  two, seed 2: 1.00 s: no room",
-		"more-0 T seed 0", "more-1 T seed 0", "and 3 more labs", "2 of 3 done, 1 failed")
+		"more-0 T seed 0", "more-1 T seed 0", "and 3 more labs", "2 of 3 done, 1 failed, 0 %")
 }
 
 // An output that is no terminal gets plain lines with the time.
 func TestLogDisplay(t *testing.T) {
 	var b bytes.Buffer
-	show := newDisplay(&b, 3).(*logDisplay)
+	show := newDisplay(&b, make([]suite.Case, 3))
 	show.began(caseOne)
 	show.began(caseTwo)
 	show.event(caseOne, event.Event{Kind: event.WorkloadStarted, Text: "not told of"})
 	show.event(caseOne, event.Event{Kind: event.Warning, Text: "told of"})
 	show.ended(hasPassed)
-	show.reportRunning() // as when nothing was said for long
+	tick := func() {
+		show.mu.Lock()
+		defer show.mu.Unlock()
+		show.show() // as it does now and then
+	}
+	tick()
 	show.ended(hasFailed)
 	show.ended(isFlaky)
 	show.ended(wasStopped)
 	show.close()
-	show.reportRunning()
+	tick()
 	got := regexp.MustCompile(`(?m)^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S+  `).ReplaceAllString(b.String(), "")
 	got = regexp.MustCompile(`\(\d+ s\)`).ReplaceAllString(got, "(T)")
 	want := `run   one, seed 1: one.yaml
 run   two, seed 2: two.yaml
 note  one: told of
 ok    one, seed 1: 1.00 s
-1 of 3 done; running: two (T)
+1 of 3 done, 0 failed, 0 %; running: two (T)
 FAIL  two, seed 2: 1.00 s, runs again: 1 of 1 check failed
 ok    three, seed 3: 1.00 s, flaky: passed on attempt 2
 stop  two, seed 2: interrupted
@@ -181,8 +186,8 @@ func TestDumbTerminal(t *testing.T) {
 	defer tty.Close()
 	t.Setenv("TERM", "dumb")
 	for _, w := range []*os.File{tty, os.Stderr} {
-		show, ok := newDisplay(w, 1).(*logDisplay)
-		if !ok {
+		show := newDisplay(w, make([]suite.Case, 1))
+		if show.tty != nil {
 			t.Fatalf("%s is taken for more than it is", w.Name())
 		}
 		show.close()

@@ -208,9 +208,9 @@ func list(words []string) string {
 }
 
 // open is the lab of the argument or of -t: one that is up, or one made of a file.
-func (p *perfFlags) open(cmd *cobra.Command, args []string, files *fileFlags, seed *seedFlag) (*lab.Lab, error) {
+func (p *perfFlags) open(cmd *cobra.Command, args []string, files *fileFlags, seed *seedFlag, show *progress) (*lab.Lab, error) {
 	if len(args) > 0 && isFile(args[0]) {
-		return start(cmd, args[0], files, seed, &logFlags{flags: cmd.Flags()}, false)
+		return start(cmd, args[0], files, seed, &logFlags{flags: cmd.Flags()}, false, show)
 	}
 	if seed.given || files.given() {
 		return nil, misuse("--seed, --name and --node-filter are for a file that a lab is made of, and there is none")
@@ -223,7 +223,6 @@ func (p *perfFlags) open(cmd *cobra.Command, args []string, files *fileFlags, se
 	if err != nil {
 		return nil, err
 	}
-	show := &progress{w: cmd.ErrOrStderr()}
 	show.dilation(l.Info().Dilation)
 	if err := l.Watch(cmd.Context(), show.event); err != nil {
 		return nil, errors.Join(err, l.Close())
@@ -233,7 +232,9 @@ func (p *perfFlags) open(cmd *cobra.Command, args []string, files *fileFlags, se
 
 // inLab runs the workload of the settings in the lab of the argument.
 func (p *perfFlags) inLab(cmd *cobra.Command, args []string, files *fileFlags, seed *seedFlag, settings []string) (*report.Measurement, error) {
-	l, err := p.open(cmd, args, files, seed)
+	show := newProgress(cmd.ErrOrStderr(), true)
+	defer show.close()
+	l, err := p.open(cmd, args, files, seed, show)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,8 @@ import (
 // Each of a few workloads has lines of its own.
 func TestProgressOfFew(t *testing.T) {
 	var b strings.Builder
-	p := &progress{w: &b}
+	p := newProgress(&b, false)
+	defer p.close()
 	for i := range fewWorkloads {
 		p.event(event.Event{Kind: event.WorkloadStarted, Text: fmt.Sprintf("workload w%d", i)})
 		p.event(event.Event{Kind: event.WorkloadProgress, At: time.Second, Text: fmt.Sprintf("w%d: messages", i)})
@@ -26,7 +27,8 @@ func TestProgressOfFew(t *testing.T) {
 // Of many, their number is told once a second and when all are done; other events are.
 func TestProgressOfMany(t *testing.T) {
 	var b strings.Builder
-	p := &progress{w: &b}
+	p := newProgress(&b, false)
+	defer p.close()
 	for i := range 64 {
 		p.event(event.Event{Kind: event.WorkloadStarted, Text: fmt.Sprintf("workload w%d", i)})
 	}

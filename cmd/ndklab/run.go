@@ -181,7 +181,7 @@ func runOne(cmd *cobra.Command, arg string, f *runFlags) error {
 		case f.files.given() || *f.reconfigure || cmd.Flags().Changed("label"):
 			return misuse("--name, --node-filter, --label and --reconfigure are for a file, and %s is none", arg)
 		}
-		do = func() (*report.Run, error) { return runLab(cmd, arg) }
+		do = func() (*report.Run, error) { return runLab(cmd, arg, f) }
 	}
 	begin := time.Now()
 	result, err := do()
@@ -239,9 +239,11 @@ func runFile(cmd *cobra.Command, file string, f *runFlags) (*report.Run, error) 
 	if err := f.seed.settle(t, cmd.ErrOrStderr()); err != nil {
 		return nil, err
 	}
-	e, show := f.evidence(text, file, t), &progress{w: cmd.ErrOrStderr()}
+	e, show := f.evidence(text, file, t), newProgress(cmd.ErrOrStderr(), *f.output == jsonFormat)
+	defer show.close()
+	show.run(t)
 	if *f.simulate {
-		return e.simulate(cmd.Context(), t, show.event, show.say)
+		return e.simulate(cmd.Context(), t, show, show.say)
 	}
 	l, err := startTopology(cmd, file, t, show, lab.Options{NotStarted: e.takeLog}, f.logs, *f.reconfigure)
 	if err != nil {
@@ -260,7 +262,7 @@ func runFile(cmd *cobra.Command, file string, f *runFlags) (*report.Run, error) 
 }
 
 // runLab runs the workloads of a lab that is up.
-func runLab(cmd *cobra.Command, name string) (*report.Run, error) {
+func runLab(cmd *cobra.Command, name string, f *runFlags) (*report.Run, error) {
 	l, err := lab.Open(cmd.Context(), name)
 	if control.CodeOf(err) == control.Usage {
 		return nil, fmt.Errorf("%w, and there is no file %s", err, name)
@@ -268,8 +270,12 @@ func runLab(cmd *cobra.Command, name string) (*report.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	show := &progress{w: cmd.ErrOrStderr()}
+	show := newProgress(cmd.ErrOrStderr(), *f.output == jsonFormat)
+	defer show.close()
 	show.dilation(l.Info().Dilation)
+	if standing, err := l.Standing(cmd.Context()); err == nil { // else the run says so
+		show.run(standing.Topology)
+	}
 	result, err := watchedRun(cmd.Context(), l, show)
 	if err := errors.Join(err, l.Close()); err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/event"
@@ -32,13 +33,23 @@ func newMemoryFlag(cmd *cobra.Command) *uint64 {
 	return bytes
 }
 
+// A follower is told of what happens in a simulation, and how far it is.
+type follower interface {
+	event(event.Event)
+	reach(at time.Duration)
+}
+
 // runSimulation runs a topology in virtual time, in so many bytes of memory at most; 0: in what
-// is left.
-func runSimulation(ctx context.Context, t *topology.Topology, memory uint64, events func(event.Event)) (*report.Run, error) {
+// is left. Nobody follows it if follow is nil.
+func runSimulation(ctx context.Context, t *topology.Topology, memory uint64, follow follower) (*report.Run, error) {
 	if memory == 0 {
 		memory = simulate.Available()
 	}
-	run, err := simulate.Run(ctx, t, simulate.Options{Events: events, Memory: memory})
+	o := simulate.Options{Memory: memory}
+	if follow != nil {
+		o.Events, o.Reached = follow.event, follow.reach
+	}
+	run, err := simulate.Run(ctx, t, o)
 	if refused := (*simulate.NoMemoryError)(nil); errors.As(err, &refused) {
 		return nil, control.Errorf(control.Unable, "%v; --memory SIZE lets it have more", err)
 	}
@@ -47,11 +58,11 @@ func runSimulation(ctx context.Context, t *topology.Topology, memory uint64, eve
 
 // simulate runs a topology in virtual time and, if that fails, keeps the evidence: the
 // report and what runs it again, which is all that there is to know.
-func (e *evidence) simulate(ctx context.Context, t *topology.Topology, events func(event.Event), say func(format string, args ...any)) (*report.Run, error) {
+func (e *evidence) simulate(ctx context.Context, t *topology.Topology, follow follower, say func(format string, args ...any)) (*report.Run, error) {
 	for _, w := range hazard.Find(t) {
-		events(event.Event{Kind: event.Warning, Text: w})
+		follow.event(event.Event{Kind: event.Warning, Text: w})
 	}
-	result, err := reported(runSimulation(ctx, t, e.memory, events))
+	result, err := reported(runSimulation(ctx, t, e.memory, follow))
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
-	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/fabric/report/text"
@@ -101,7 +100,7 @@ func runSuite(cmd *cobra.Command, paths []string, f *runFlags) error {
 	if err != nil {
 		return err
 	}
-	show := newDisplay(cmd.ErrOrStderr(), len(cases))
+	show := newDisplay(cmd.ErrOrStderr(), cases)
 	begin := time.Now()
 	result := suite.Run(cmd.Context(), cases, func(ctx context.Context, c suite.Case) (*report.Run, error) {
 		r, err := f.runCase(ctx, c, show)
@@ -195,7 +194,7 @@ func (f *runFlags) plan(cmd *cobra.Command, paths []string) ([]suite.Case, error
 }
 
 // runCase runs a case to its end, in a lab that is made for it or in virtual time.
-func (f *runFlags) runCase(ctx context.Context, c suite.Case, show display) (*report.Run, error) {
+func (f *runFlags) runCase(ctx context.Context, c suite.Case, show *display) (*report.Run, error) {
 	text, err := readText(ctx, c.File)
 	if err != nil {
 		return nil, err
@@ -212,15 +211,15 @@ func (f *runFlags) runCase(ctx context.Context, c suite.Case, show display) (*re
 	if c.Attempt > 1 {
 		e.folder += "." + strconv.Itoa(c.Attempt)
 	}
-	event := func(e event.Event) { show.event(c, e) }
+	of := caseFollower{show, c}
 	if *f.simulate {
-		return e.simulate(ctx, t, event, show.say)
+		return e.simulate(ctx, t, of, show.note)
 	}
-	l, err := lab.Start(ctx, t, lab.Options{Events: event, NotStarted: e.takeLog})
+	l, err := lab.Start(ctx, t, lab.Options{Events: of.event, NotStarted: e.takeLog})
 	if err != nil {
-		return nil, e.notStarted(ctx, err, show.say)
+		return nil, e.notStarted(ctx, err, show.note)
 	}
-	r, err := e.run(ctx, l, show.say)
+	r, err := e.run(ctx, l, show.note)
 	if err := errors.Join(err, l.Close()); err != nil {
 		return nil, err
 	}

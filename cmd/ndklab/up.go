@@ -61,7 +61,9 @@ lab while it goes on. --label gives the lab a label, by which ls and down select
 			return dryRun(cmd, file, flags, seed, *reconfigure, *output)
 		}
 		sweep(cmd)
-		l, err := start(cmd, file, flags, seed, logs, *reconfigure)
+		show := newProgress(cmd.ErrOrStderr(), *output == jsonFormat)
+		l, err := start(cmd, file, flags, seed, logs, *reconfigure, show)
+		show.close()
 		if err != nil {
 			return err
 		}
@@ -81,7 +83,7 @@ func reconfigureFlag(cmd *cobra.Command) *bool {
 }
 
 // start builds the lab of a file and says so.
-func start(cmd *cobra.Command, file string, flags *fileFlags, seed *seedFlag, logs *logFlags, reconfigure bool) (*lab.Lab, error) {
+func start(cmd *cobra.Command, file string, flags *fileFlags, seed *seedFlag, logs *logFlags, reconfigure bool, show *progress) (*lab.Lab, error) {
 	t, err := flags.read(cmd, file)
 	if err != nil {
 		return nil, err
@@ -89,7 +91,8 @@ func start(cmd *cobra.Command, file string, flags *fileFlags, seed *seedFlag, lo
 	if err := seed.settle(t, cmd.ErrOrStderr()); err != nil {
 		return nil, err
 	}
-	return startTopology(cmd, file, t, &progress{w: cmd.ErrOrStderr()}, lab.Options{}, logs, reconfigure)
+	show.run(t)
+	return startTopology(cmd, file, t, show, lab.Options{}, logs, reconfigure)
 }
 
 // startTopology builds the lab of a topology that was read from a file, and shows that.

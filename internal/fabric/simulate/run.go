@@ -19,6 +19,8 @@ type Options struct {
 	// Events is told of what happens, with the lab's time; nil: nobody is. It is called on
 	// the goroutine that called Run, which goes on when it returns.
 	Events func(event.Event)
+	// Reached is told now and then what time it is in the lab; nil: nobody is.
+	Reached func(at time.Duration)
 	// Memory bounds the simulation, bytes; 0: it has as many as it takes. With it, the
 	// process collects its garbage early while it runs a large one.
 	Memory uint64
@@ -52,7 +54,7 @@ func Run(ctx context.Context, t *topology.Topology, o Options) (*report.Run, err
 	if err != nil {
 		return nil, err
 	}
-	l.follow = o.Events
+	l.follow, l.reached = o.Events, o.Reached
 	var result *report.Run
 	var playErr error
 	play := scenario.Begin(l, t, func(r *report.Run, err error) { result, playErr = r, err })
@@ -80,6 +82,9 @@ func (l *lab) run(ctx context.Context, over func() bool, interrupt func()) error
 		if ctx.Err() != nil && !interrupted {
 			interrupted = true
 			interrupt()
+		}
+		if l.reached != nil {
+			l.reached(l.clock.Now())
 		}
 		for range stepsAtOnce {
 			if over() {

@@ -22,6 +22,8 @@
 package simulate
 
 import (
+	"time"
+
 	"github.com/ndklab/ndklab/internal/fabric/core"
 	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/scenario"
@@ -42,7 +44,8 @@ type lab struct {
 	timer    clock.Timer // of the core's deadline; nil before the first
 	network  *network
 	watchers []*watcher
-	follow   func(event.Event) // is told of all that happens and that a scenario does; nil: nobody is
+	follow   func(event.Event)   // is told of all that happens and that a scenario does; nil: nobody is
+	reached  func(time.Duration) // is told now and then how far the clock is; nil: nobody is
 }
 
 var _ scenario.Stage = (*lab)(nil)

@@ -28,19 +28,28 @@ const overhead = 500 * time.Millisecond
 
 // FileOf returns the File of a topology that was read from a path.
 func FileOf(path string, t *topology.Topology) File {
-	var last time.Duration
+	length, _ := Length(t)
+	return File{Path: path, Lab: t.Name, Seed: t.Seed, HasSeed: t.HasSeed, Expected: overhead + length}
+}
+
+// Length returns how long the workloads and the timeline of a topology go on at least, as far as the
+// file says so. Bounded reports whether it says so of every workload: one that counts messages may
+// take longer.
+func Length(t *topology.Topology) (length time.Duration, bounded bool) {
+	bounded = true
 	for i := range t.Workloads {
 		w := &t.Workloads[i]
-		last = max(last, w.Start+w.WarmUp+w.Duration)
+		length = max(length, w.Start+w.WarmUp+w.Duration)
+		bounded = bounded && w.Duration > 0
 	}
 	for i := range t.Timeline {
 		e := &t.Timeline[i]
-		last = max(last, e.At+time.Duration(max(e.Repeat-1, 0))*e.Every)
+		length = max(length, e.At+time.Duration(max(e.Repeat-1, 0))*e.Every)
 	}
 	for i := range t.Chaos {
-		last = max(last, t.Chaos[i].Until)
+		length = max(length, t.Chaos[i].Until)
 	}
-	return File{Path: path, Lab: t.Name, Seed: t.Seed, HasSeed: t.HasSeed, Expected: overhead + last}
+	return length, bounded
 }
 
 // A Shard is one of several parts of a suite, which are run on as many machines. The

@@ -30,6 +30,9 @@ type Case struct {
 	expected time.Duration
 }
 
+// Expected is about how long the case takes, as far as its file says so.
+func (c Case) Expected() time.Duration { return c.expected }
+
 // A Runner runs a case. When its context ends it ends the run, and returns an error. The
 // report of a run that has failed is no error.
 type Runner func(ctx context.Context, c Case) (*report.Run, error)
