@@ -1,10 +1,8 @@
 package scenario
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/topology"
@@ -18,7 +16,7 @@ var moreIsBetter = []topology.Metric{
 // compare compares the workloads of a run with those of an earlier one.
 func compare(t *topology.Topology, r *report.Run) []report.Check {
 	b := t.Baseline
-	base, err := baseOf(b.Content, r.Lab)
+	base, err := report.ReadRun(b.Content, r.Lab)
 	if err != nil {
 		return []report.Check{at(b, report.Check{Name: "baseline", Expected: "the report of an earlier run", Got: err.Error(), Where: b.File})}
 	}
@@ -81,32 +79,4 @@ func against(b *topology.Baseline, m topology.Metric, before, now *report.Worklo
 		c.Passed = topology.Bound{Relation: relation, Value: limit}.Holds(got)
 	}
 	return c, true
-}
-
-// baseOf reads a report, or that of a lab out of the report of a suite.
-func baseOf(content []byte, lab string) (*report.Run, error) {
-	var found struct {
-		report.Run
-		Labs []report.Run `json:"labs"`
-	}
-	if err := json.Unmarshal(content, &found); err != nil {
-		return nil, fmt.Errorf("no report: %w", err)
-	}
-	if len(found.Labs) == 0 {
-		if found.Workloads == nil {
-			return nil, fmt.Errorf("no report: it has neither workloads nor labs")
-		}
-		return &found.Run, nil
-	}
-	var names []string
-	for i := range found.Labs {
-		if found.Labs[i].Lab == lab {
-			return &found.Labs[i], nil
-		}
-		names = append(names, found.Labs[i].Lab)
-	}
-	if len(found.Labs) == 1 {
-		return &found.Labs[0], nil
-	}
-	return nil, fmt.Errorf("no lab %s, but %s", lab, strings.Join(names, ", "))
 }

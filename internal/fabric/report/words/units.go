@@ -97,3 +97,20 @@ func ExactSize(bytes uint64) string {
 	}
 	return Count(bytes/of) + " " + unit
 }
+
+// Quantity returns a value in a base unit, "s", "bit/s", "B" or "" of numbers, with the prefix that suits it.
+func Quantity(x float64, unit string) string {
+	switch {
+	case x == 0:
+		return "0"
+	case unit == "s":
+		return Short(Duration(x * 1e6))
+	case unit == "bit/s":
+		return Short(Rate(x / 1e9))
+	case unit == "B" && x >= 0:
+		return Size(uint64(x))
+	case math.Abs(x) >= 1e6:
+		return strconv.FormatFloat(x, 'g', 3, 64)
+	}
+	return strings.TrimSpace(Short(Significant(x)))
+}
