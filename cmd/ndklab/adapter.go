@@ -52,7 +52,7 @@ up to 5 s for them; the exit code is 1 if any still has the adapter open. --enab
 		case (*enable || *disable) && node == "":
 			return misuse("--enable and --disable are for one node or some, expected %s/NODE", labName)
 		}
-		sweep(cmd)
+		tidy(cmd)
 		return withOpen(cmd.Context(), labName, func(l *lab.Lab) error {
 			if *enable || *disable {
 				return setAdapters(cmd, l, node, *enable, *output)

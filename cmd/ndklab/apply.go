@@ -58,7 +58,7 @@ another apply does the rest. --dry-run says what would change, and changes nothi
 		if err != nil {
 			return err
 		}
-		sweep(cmd)
+		tidy(cmd)
 		return applyFile(cmd, content, flags, *dry, *output)
 	}
 	return cmd

@@ -96,7 +96,7 @@ is the file's, and interfaces are named NODE:IFACE.`,
 				return misuse("--ring-size: %v", err)
 			}
 		}
-		sweep(cmd)
+		tidy(cmd)
 		return record(cmd.Context(), cmd.ErrOrStderr(), labName, r, *duration)
 	}
 	return cmd

@@ -279,12 +279,42 @@ func flagValues(f *pflag.Flag) cobra.CompletionFunc {
 		return cobra.FixedCompletions([]string{"ring", "all-to-all", "incast", "broadcast", "permutation"}, cobra.ShellCompDirectiveNoFileComp)
 	case takes == "SIGNAL":
 		return cobra.FixedCompletions([]string{"KILL", "TERM", "INT", "HUP", "QUIT", "STOP", "CONT", "USR1", "USR2"}, cobra.ShellCompDirectiveNoFileComp)
-	case takes == "FILE", takes == "PATH":
+	case takes == "FILE", takes == "PATH", takes == "DIR":
 		return nil
+	case strings.HasPrefix(takes, "PATH="):
+		return completeSetting
 	case strings.Contains(takes, "|"):
 		return cobra.FixedCompletions(strings.Split(takes, "|"), cobra.ShellCompDirectiveNoFileComp)
 	}
 	return cobra.NoFileCompletions
+}
+
+// completeSetting completes the path of a setting: what one may begin with and the names of the file's
+// links, nodes and workloads, and behind link. or link[...]. the keys of a link.
+func completeSetting(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	directive := cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	found := []string{"link.", "node.", "workload.", "defaults.", "fabric.", "seed="}
+	if at := strings.LastIndexByte(begun, '.'); at >= 0 {
+		found = nil
+		if strings.HasPrefix(begun, "link") {
+			for _, key := range topology.ChangeKeys() {
+				found = append(found, begun[:at+1]+key+"=")
+			}
+		}
+	} else if file, err := fileArgument(cmd, args, "one file"); err == nil {
+		if t, err := readTopology(cmd.Context(), file); err == nil { // else it has no names
+			for _, l := range t.Links {
+				found = append(found, "link["+l.Endpoints[0].Node+"-"+l.Endpoints[1].Node+"].")
+			}
+			for _, n := range t.Nodes {
+				found = append(found, "node["+n.Name+"].")
+			}
+			for i := range t.Workloads {
+				found = append(found, "workload["+t.Workloads[i].Name+"].")
+			}
+		}
+	}
+	return slices.DeleteFunc(found, func(path string) bool { return !strings.HasPrefix(path, begun) }), directive
 }
 
 // ofLab completes what of chooses of the lab in the first argument or the file of -t.

@@ -34,7 +34,7 @@ taken down.`,
 	labels := newSelectorFlag(cmd)
 	cmd.Args = labOrAll(all)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		sweep(cmd)
+		tidy(cmd)
 		names := args
 		switch {
 		case *yes && !*all:

@@ -44,7 +44,7 @@ that are up.`,
 	})
 	cmd.Args = labOrAll(all)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		sweep(cmd)
+		tidy(cmd)
 		labs, err := watchedLabs(cmd, args, *all, since())
 		if err != nil {
 			return err

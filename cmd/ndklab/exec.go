@@ -122,7 +122,7 @@ func noTTYFlag(cmd *cobra.Command) *bool {
 // runIn runs a command in the node that target, LAB/NODE, names, with our standard
 // files or a terminal in their place, and returns its exit status as an error.
 func runIn(cmd *cobra.Command, target string, command, env []string, noTTY bool) (err error) {
-	sweep(cmd)
+	tidy(cmd)
 	labName, nodeName, _ := strings.Cut(target, "/")
 	dir, err := os.Getwd()
 	if err != nil {

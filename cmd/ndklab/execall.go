@@ -26,7 +26,7 @@ const execWidth = 16
 // node, in the order of the topology, whose command failed. When ctx ends, so do the
 // commands.
 func runInAll(cmd *cobra.Command, labName, word string, command, env []string) error {
-	sweep(cmd)
+	tidy(cmd)
 	ctx := cmd.Context()
 	dir, err := os.Getwd()
 	if err != nil {

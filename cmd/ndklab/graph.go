@@ -73,7 +73,7 @@ func readGraph(cmd *cobra.Command, of string, isFile bool) (g *graph.Graph, err 
 		}
 		return graph.Of(t), nil
 	}
-	sweep(cmd)
+	tidy(cmd)
 	err = withOpen(cmd.Context(), of, func(l *lab.Lab) error {
 		i, err := l.Inspect(cmd.Context())
 		if err != nil {

@@ -40,7 +40,7 @@ is 0 after Ctrl-C, too. With -o json, each line is one line with one object.`,
 		return nil
 	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		sweep(cmd)
+		tidy(cmd)
 		labName, word, err := targetArgument(cmd, args)
 		if err != nil {
 			return err

@@ -21,7 +21,7 @@ func lsCommand() *cobra.Command {
 	output := outputFlag(cmd)
 	labels := newSelectorFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		sweep(cmd)
+		tidy(cmd)
 		labs, err := labels.labs(cmd.Context())
 		if err != nil {
 			return err

@@ -44,7 +44,7 @@ Without LAB it is the lab of the one *.ndklab.yaml in the current folder.`,
 		if err := checkAddress(*listen); err != nil {
 			return err
 		}
-		sweep(cmd)
+		tidy(cmd)
 		labName, err := labArgument(cmd, args, "one lab")
 		if err != nil {
 			return err

@@ -152,7 +152,7 @@ func became(c *lab.NodeChange, action lab.Action) string {
 func withNodes(cmd *cobra.Command, args []string, do func(l *lab.Lab, node string) error) error {
 	type place struct{ lab, node string }
 	var nodes []place
-	sweep(cmd)
+	tidy(cmd)
 	labName, err := fileLab(cmd)
 	if err != nil {
 		return err

@@ -87,7 +87,7 @@ in a topology file.`,
 		return arguments(2, 2, "a lab or file and a test")(cmd, args)
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		sweep(cmd)
+		tidy(cmd)
 		settings, err := p.settings(args[len(args)-1])
 		if err != nil {
 			return err

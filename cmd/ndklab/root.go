@@ -61,7 +61,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 		commands []*cobra.Command
 	}{
 		{"Labs", []*cobra.Command{
-			runCommand(), upCommand(), applyCommand(), downCommand(), lsCommand(), inspectCommand(), waitCommand(), eventsCommand(), logsCommand(), metricsCommand(),
+			runCommand(), sweepCommand(), compareCommand(), upCommand(), applyCommand(), downCommand(), lsCommand(), inspectCommand(), waitCommand(), eventsCommand(), logsCommand(), metricsCommand(),
 		}},
 		{"Nodes", []*cobra.Command{
 			execCommand(), shellCommand(), adapterCommand(), countersCommand(), connectionsCommand(), perfCommand(), rpingCommand(), rcPingpongCommand(),
@@ -274,9 +274,9 @@ func written(err error) error {
 	return control.Errorf(control.Unable, "the output cannot be written: %v", err)
 }
 
-// sweep removes what dead labs left. A failure is told, and does not stop the
+// tidy removes what dead labs left. A failure is told, and does not stop the
 // command.
-func sweep(cmd *cobra.Command) {
+func tidy(cmd *cobra.Command) {
 	if err := lab.Sweep(); err != nil {
 		tell(cmd.ErrOrStderr(), err, exitFault)
 	}

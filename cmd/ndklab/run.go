@@ -42,7 +42,7 @@ func (f *runFlags) detail() text.Detail { return detail(*f.verbose) }
 
 func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: `run [FILE|-|LAB] [-o text|json] [--seed N] [--junit FILE] [--html FILE] [--artifacts DIR] [-v] [--keep] [--name NAME] [--reconfigure] [--node-filter NODES] [--label NAME=VALUE] [--dilation N] [--record FILE] [--replay FILE] [--simulate [--memory SIZE] [--baseline FILE | --write-baseline FILE]]
+		Use: `run [FILE|-|LAB] [-o text|json] [--seed N] [--junit FILE] [--html FILE] [--artifacts DIR] [-v] [--keep] [--name NAME] [--reconfigure] [--node-filter NODES] [--set PATH=VALUE] [--label NAME=VALUE] [--dilation N] [--record FILE] [--replay FILE] [--simulate [--memory SIZE] [--baseline FILE | --write-baseline FILE]]
   ndklab run DIR|FILE... [-j N] [--shard I/N] [--retries N] [--fail-fast] [--count N] [--seed N] [--label NAME=VALUE] [--dilation N] [-o text|json] [--junit FILE] [--html FILE] [--artifacts DIR] [--simulate [--memory SIZE] [--baseline FILE | --write-baseline FILE]]`,
 		Short: "Run a topology's workloads and report, or a suite of them",
 		Long: `Builds the lab of a topology file, runs its workloads and timeline, compares the
@@ -81,9 +81,12 @@ command at once.
 
 ` + dilationHelp + `
 
+` + setHelp + `
+
 ` + logHelp,
 		Example: `  ndklab run examples/pair.ndklab.yaml
   ndklab run examples/pair.ndklab.yaml --seed 7 -o json > report.json
+  ndklab run examples/pair.ndklab.yaml --set link.delay=10ms --set workload[ping].size=1KiB
   ndklab run examples/pair.ndklab.yaml --keep     look around afterwards
   ndklab generate ring --nodes 4 | ndklab run -
   ndklab run examples/pair.ndklab.yaml --record decisions.log
@@ -109,9 +112,10 @@ command at once.
 	}
 	f.files.labels = newLabelFlag(cmd)
 	f.files.addDilation(cmd)
+	f.files.addSet(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !*f.simulate {
-			sweep(cmd)
+			tidy(cmd)
 		}
 		if len(args) == 0 && !f.suite.given(cmd) {
 			file, err := fileArgument(cmd, args, "one file or lab")
@@ -179,7 +183,7 @@ func runOne(cmd *cobra.Command, arg string, f *runFlags) error {
 		case f.files.dilation != 0:
 			return misuse("--dilation is for a file, and %s is none: a lab that is up has its dilation already", arg)
 		case f.files.given() || *f.reconfigure || cmd.Flags().Changed("label"):
-			return misuse("--name, --node-filter, --label and --reconfigure are for a file, and %s is none", arg)
+			return misuse("--name, --node-filter, --set, --label and --reconfigure are for a file, and %s is none", arg)
 		}
 		do = func() (*report.Run, error) { return runLab(cmd, arg, f) }
 	}
@@ -302,6 +306,9 @@ func (f *runFlags) again(file string, seed uint64, variables []string) string {
 	}
 	if f.files.dilation != 0 {
 		line = append(line, "--dilation", fmt.Sprint(int(f.files.dilation)))
+	}
+	for _, s := range f.files.set {
+		line = append(line, "--set", s.String())
 	}
 	if *f.simulate {
 		line = append(line, "--simulate")

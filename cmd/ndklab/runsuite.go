@@ -88,7 +88,7 @@ func runSuite(cmd *cobra.Command, paths []string, f *runFlags) error {
 	case f.logs.given():
 		return misuse("--record and --replay are for one file, and this is a suite")
 	case f.files.given() || *f.keep || *f.reconfigure:
-		return misuse("--name, --node-filter, --keep and --reconfigure are for one file, and this is a suite")
+		return misuse("--name, --node-filter, --set, --keep and --reconfigure are for one file, and this is a suite")
 	}
 	if len(paths) == 0 {
 		paths = []string{"."}

@@ -41,7 +41,7 @@ func targetArgument(cmd *cobra.Command, args []string) (labName, node string, er
 
 // withTarget calls do with the lab, and the word for nodes, that targetArgument finds.
 func withTarget(cmd *cobra.Command, args []string, do func(l *lab.Lab, word string) error) error {
-	sweep(cmd)
+	tidy(cmd)
 	labName, word, err := targetArgument(cmd, args)
 	if err != nil {
 		return err
@@ -125,7 +125,7 @@ func labArguments(least, most int, what string) cobra.PositionalArgs {
 // withLab calls do with the lab of the first argument or, if that is given, of -t, and with
 // the other arguments.
 func withLab(cmd *cobra.Command, args []string, do func(*lab.Lab, []string) error) error {
-	sweep(cmd)
+	tidy(cmd)
 	labName, err := fileLab(cmd)
 	if err == nil && labName == "" {
 		labName, err = labArgument(cmd, args, "one lab")
@@ -142,7 +142,7 @@ func withLab(cmd *cobra.Command, args []string, do func(*lab.Lab, []string) erro
 // range or pattern names each has one endpoint. If all links will do, the endpoint may be
 // missing, and is "".
 func withLinks(cmd *cobra.Command, args []string, all bool, do func(l *lab.Lab, endpoints, args []string) error) error {
-	sweep(cmd)
+	tidy(cmd)
 	labName, err := fileLab(cmd)
 	if err == nil && labName == "" && len(args) == 0 {
 		labName, err = labArgument(cmd, nil, "one lab or link")

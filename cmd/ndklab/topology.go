@@ -3,8 +3,11 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"math/big"
 	"os"
@@ -33,6 +36,24 @@ type topologyText struct {
 	// variables are those of the environment that the text has and that were set when it
 	// was parsed, as NAME=value: without them it would say something else.
 	variables []string
+	// sources are digests of the files that the text names, by name, from the last parse.
+	sources map[string]string
+}
+
+// digest returns what the topology comes from, as one word: the text, the variables, and the files
+// that it names.
+func (t *topologyText) digest() string {
+	sum := sha256.New()
+	word := func(text string) { fmt.Fprintf(sum, "%d:%s,", len(text), text) }
+	word(string(t.data))
+	for _, v := range slices.Sorted(slices.Values(t.variables)) {
+		word(v)
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.sources)) {
+		word(name)
+		word(t.sources[name])
+	}
+	return hex.EncodeToString(sum.Sum(nil))
 }
 
 // readText reads a topology file, or standard input.
@@ -57,7 +78,13 @@ func readText(ctx context.Context, file string) (*topologyText, error) {
 // to read these, nor what variables there are.
 func (t *topologyText) parse(ctx context.Context, options topology.Options) (*topology.Topology, error) {
 	var variables []string
-	options.Read = readFile
+	sources := map[string]string{}
+	options.Read = func(file string) ([]byte, error) {
+		data, err := readFile(file)
+		sum := sha256.Sum256(data)
+		sources[file] = hex.EncodeToString(sum[:])
+		return data, err
+	}
 	options.Variable = func(name string) (string, bool) {
 		value, set := os.LookupEnv(name)
 		if word := name + "=" + value; set && !slices.Contains(variables, word) {
@@ -67,7 +94,7 @@ func (t *topologyText) parse(ctx context.Context, options topology.Options) (*to
 	}
 	parsed, err := unlessInterrupted(ctx, func() (*topology.Topology, error) { return topology.ParseWith(options, t.name, t.data) })
 	if err == nil { // and so nothing goes on
-		t.variables = variables
+		t.variables, t.sources = variables, sources
 	}
 	return parsed, err
 }

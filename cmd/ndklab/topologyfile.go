@@ -102,7 +102,8 @@ func labArgument(cmd *cobra.Command, args []string, what string) (string, error)
 type fileFlags struct {
 	name     string
 	nodes    []string
-	labels   *labelFlag   // nil: the command has none
+	labels   *labelFlag // nil: the command has none
+	set      []topology.Setting
 	dilation dilationFlag // 0: the file says it, or the command has none
 }
 
@@ -142,8 +143,38 @@ func (f *fileFlags) addName(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.name, "name", "", "the lab's `NAME`, instead of the file's")
 }
 
+// setHelp is the part of the help of commands that have --set.
+const setHelp = `--set puts a value into places of the file: link.delay=5ms, workload[bulk].size=1MiB,
+link[a-b].loss=1%, node[s].buffer.size=4MiB, defaults.adapter.congestion=dcqcn, seed=7.
+The path is the file's keys with dots. A name, range or pattern in brackets chooses of a
+list or a map; without it all are set. link, node, workload, defaults and fabric stand for
+topology.links, topology.nodes, workloads, topology.defaults and topology.fabric.`
+
+// addSet adds --set.
+func (f *fileFlags) addSet(cmd *cobra.Command) {
+	cmd.Flags().Var(&settingsFlag{&f.set}, "set", "put a value into places of the file, as in link.delay=5ms; may be given again")
+}
+
+// A settingsFlag is --set. It is a pflag.Value.
+type settingsFlag struct{ all *[]topology.Setting }
+
+// Set implements pflag.Value.
+func (f *settingsFlag) Set(text string) error {
+	s, err := topology.ParseSetting(text)
+	if err == nil {
+		*f.all = append(*f.all, s)
+	}
+	return err
+}
+
+// Type implements pflag.Value: what --help calls the value.
+func (f *settingsFlag) Type() string { return "PATH=VALUE" }
+
+// String implements pflag.Value: the default, which is none.
+func (f *settingsFlag) String() string { return "" }
+
 // given reports whether there are any.
-func (f *fileFlags) given() bool { return f.name != "" || f.nodes != nil }
+func (f *fileFlags) given() bool { return f.name != "" || f.nodes != nil || f.set != nil }
 
 // read reads a topology file as the flags say, and tells what they leave out.
 func (f *fileFlags) read(cmd *cobra.Command, file string) (*topology.Topology, error) {
@@ -167,7 +198,7 @@ func (f *fileFlags) parse(cmd *cobra.Command, text *topologyText, running *topol
 		}
 	}
 	t, err := text.parse(cmd.Context(), topology.Options{
-		Name: f.name, Nodes: f.filter(), Dilation: int(f.dilation), Running: running,
+		Name: f.name, Nodes: f.filter(), Set: f.set, Dilation: int(f.dilation), Running: running,
 		LeftOut: func(what string) { fmt.Fprintln(cmd.ErrOrStderr(), "left out:", what) },
 	})
 	if err != nil {

@@ -60,7 +60,7 @@ lab while it goes on. --label gives the lab a label, by which ls and down select
 		if *dry {
 			return dryRun(cmd, file, flags, seed, *reconfigure, *output)
 		}
-		sweep(cmd)
+		tidy(cmd)
 		show := newProgress(cmd.ErrOrStderr(), *output == jsonFormat)
 		l, err := start(cmd, file, flags, seed, logs, *reconfigure, show)
 		show.close()

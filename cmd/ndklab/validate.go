@@ -35,7 +35,7 @@ type validationProblem struct {
 
 func validateCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "validate [FILE...] [--expand] [-o text|json] [--name NAME] [--node-filter NODES]",
+		Use:   "validate [FILE...] [--expand] [-o text|json] [--name NAME] [--node-filter NODES] [--set PATH=VALUE]",
 		Short: "Check topology files",
 		Long: `Checks topology files and starts nothing. It prints every error on a line of its own:
 FILE:LINE:COLUMN, what was found, and what was expected. The exit code is 2 if there is
@@ -48,14 +48,18 @@ stand for, and variables by their values.
 
 ` + fileHelp + `
 
-` + partHelp,
+` + partHelp + `
+
+` + setHelp,
 		Example: `  ndklab validate examples/pair.ndklab.yaml
   ndklab generate ring --nodes 4 | ndklab validate -
   ndklab validate -o json labs/*.yaml
-  ndklab validate --expand fabric.ndklab.yaml`,
+  ndklab validate --expand fabric.ndklab.yaml
+  ndklab validate --expand examples/pair.ndklab.yaml --set link.delay=10ms`,
 	}
 	output := outputFlag(cmd)
 	flags := newFileFlags(cmd)
+	flags.addSet(cmd)
 	expand := cmd.Flags().Bool("expand", false, "print a file with all that ranges and the fabric block stand for")
 	cmd.RunE = func(cmd *cobra.Command, files []string) error {
 		if len(files) == 0 {
@@ -66,10 +70,10 @@ stand for, and variables by their values.
 			files = []string{file}
 		}
 		if *expand {
-			if len(files) > 1 || flags.given() || cmd.Flags().Changed("output") {
-				return misuse("validate --expand takes one file and nothing else")
+			if len(files) > 1 || flags.name != "" || flags.nodes != nil || cmd.Flags().Changed("output") {
+				return misuse("validate --expand takes one file, --set and nothing else")
 			}
-			return printExpanded(cmd, files[0])
+			return printExpanded(cmd, files[0], flags.set)
 		}
 		var result struct {
 			Files []validation `json:"files"`
@@ -102,15 +106,15 @@ stand for, and variables by their values.
 }
 
 // printExpanded prints a file that is right as topology.Expand writes it.
-func printExpanded(cmd *cobra.Command, file string) error {
+func printExpanded(cmd *cobra.Command, file string, set []topology.Setting) error {
 	text, err := readText(cmd.Context(), file)
 	if err != nil {
 		return err
 	}
-	if _, err := text.parse(cmd.Context(), topology.Options{}); err != nil {
+	if _, err := text.parse(cmd.Context(), topology.Options{Set: set}); err != nil {
 		return err
 	}
-	expanded, err := topology.Expand(topology.Options{Variable: os.LookupEnv}, text.name, text.data)
+	expanded, err := topology.Expand(topology.Options{Variable: os.LookupEnv, Set: set}, text.name, text.data)
 	if err != nil {
 		return err
 	}

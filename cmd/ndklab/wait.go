@@ -56,7 +56,7 @@ workload had errors; 2 if there is no such lab, node, workload or counter.`,
 		if *timeout < 0 {
 			return misuse("--timeout %v, expected a time of 0 or more", *timeout)
 		}
-		sweep(cmd)
+		tidy(cmd)
 		nodes, err := namedIn(cmd.Context(), labName, node)
 		if err != nil {
 			return err
