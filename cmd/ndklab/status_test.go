@@ -92,3 +92,16 @@ func TestRunWithoutBound(t *testing.T) {
 		}
 	})
 }
+
+// A log is not told twice what it has been told.
+func TestNothingNew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b shared
+		s := newStatus(&b, false, func() []string { return []string{"half"} })
+		defer s.close()
+		passes(35 * time.Second)
+		if text := b.take(); text != "half\n" {
+			t.Errorf("%q", text)
+		}
+	})
+}
