@@ -46,16 +46,15 @@ type Channel struct {
 	model     Model
 	ackQueued atomic.Bool // among the device's Delivery, and not taken from there yet
 
+	// firstPSN is that of the peer's first request, if it is to be reported to the model, which listening
+	// says: others may be of an earlier connection with the same numbers.
+	firstPSN  uint32
 	flow      roce.Flow
 	class     uint8 // see Peer
+	listening bool
 	remoteQPN uint32
 	notifier  congestion.Notifier // of CNPs for the peer
 	line      *lineQueue          // nil: packets are handed to the carrier at once
-	// listening says that the peer's first request is to be reported to the
-	// model. It is the one with firstPSN: others may be of an earlier connection with the
-	// same numbers.
-	listening bool
-	firstPSN  uint32
 	// unacknowledged counts the bytes that came since an acknowledgement is put off.
 	unacknowledged int
 	delivery       *Delivery // that the packets are part of which are being handled; nil for none
@@ -69,12 +68,12 @@ type Channel struct {
 	hasTurn        bool      // on the line
 	halted         bool      // the peer has ended the connection
 	posted         bool      // among the device's posted
-	postCount      postCount
-	fragile        bool // the memory may vanish that packets are made of
+	fragile        bool      // the memory may vanish that packets are made of
 	// Prompt has an acknowledgement that is owed go before what is posted. It is the model's.
 	Prompt bool
 	// acknowledgesLast has an acknowledgement that is held back go right behind what is posted.
 	acknowledgesLast bool
+	postCount        postCount
 
 	timer   clock.Timer
 	timerAt time.Duration // when the timer will run; 0: it is not pending
