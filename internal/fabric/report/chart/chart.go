@@ -12,7 +12,6 @@
 package chart
 
 import (
-	"encoding/xml"
 	"fmt"
 	"slices"
 	"strings"
@@ -110,7 +109,7 @@ func begin(width, height float64, title string) *drawing {
 	d := &drawing{}
 	fmt.Fprintf(d, `<svg xmlns="http://www.w3.org/2000/svg" width="%g" height="%g" viewBox="0 0 %g %g" role="img" font-family="Helvetica, Arial, sans-serif" font-size="12">`,
 		width, height, width, height)
-	fmt.Fprintf(d, "\n<title>%s</title>\n"+`<rect width="%g" height="%g" fill="#ffffff"/>`+"\n", escaped(title), width, height)
+	fmt.Fprintf(d, "\n<title>%s</title>\n"+`<rect width="%g" height="%g" fill="#ffffff"/>`+"\n", words.XML(title), width, height)
 	return d
 }
 
@@ -125,7 +124,7 @@ func (d *drawing) line(x1, y1, x2, y2 float64, colour string, width float64) {
 
 // text writes a text whose anchor is start, middle or end.
 func (d *drawing) text(x, y float64, anchor, colour, text, more string) {
-	fmt.Fprintf(d, `<text x="%.2f" y="%.2f" text-anchor="%s" fill="%s"%s>%s</text>`+"\n", x, y, anchor, colour, more, escaped(text))
+	fmt.Fprintf(d, `<text x="%.2f" y="%.2f" text-anchor="%s" fill="%s"%s>%s</text>`+"\n", x, y, anchor, colour, more, words.XML(text))
 }
 
 // heading writes a title, cut to what fits.
@@ -141,11 +140,4 @@ func fitting(text string, width, each float64) string {
 		return text
 	}
 	return string(runes[:most-1]) + "…"
-}
-
-// escaped returns a text as XML has it. Characters that XML has not are replaced.
-func escaped(text string) string {
-	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(text)) // a Builder does not fail
-	return b.String()
 }

@@ -5,6 +5,8 @@ import (
 	"math"
 
 	"github.com/ndklab/ndklab/internal/fabric/report"
+
+	"github.com/ndklab/ndklab/internal/fabric/report/words"
 )
 
 // A Heat is a figure over the values of two axes.
@@ -66,7 +68,7 @@ func (h *Heat) SVG() string {
 			}
 			colour, textColour := heatColour(heat.at(p.Median))
 			fmt.Fprintf(d, `<g><title>%s</title><rect x="%.2f" y="%.2f" width="%.2f" height="%.2f" fill="%s" stroke="#ffffff"/>`+"\n",
-				escaped(fmt.Sprintf("%s, %s: median %s, %s to %s, runs: %d", h.XLabels[j], h.YLabels[i], h.Value.label(p.Median), h.Value.label(p.Min), h.Value.label(p.Max), p.Runs)),
+				words.XML(fmt.Sprintf("%s, %s: median %s, %s to %s, runs: %d", h.XLabels[j], h.YLabels[i], h.Value.label(p.Median), h.Value.label(p.Min), h.Value.label(p.Max), p.Runs)),
 				x, y, cellWidth, cellHeight, colour)
 			d.text(x+cellWidth/2, y+cellHeight/2+4, "middle", textColour, fitting(h.Value.label(p.Median), cellWidth, 6.5), ` font-size="11"`)
 			d.WriteString("</g>\n")

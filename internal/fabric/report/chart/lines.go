@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/internal/fabric/report/words"
 )
 
 // Lines are lines of one figure over values of an axis.
@@ -132,7 +133,7 @@ func (l *Lines) series(d *drawing, number int, s Series, places []float64, y *si
 		}
 		x := places[i]
 		d.WriteString("<g>")
-		fmt.Fprintf(d, "<title>%s</title>\n", escaped(fmt.Sprintf("%s %s: median %s, %s to %s, runs: %d", s.Name, l.Labels[i],
+		fmt.Fprintf(d, "<title>%s</title>\n", words.XML(fmt.Sprintf("%s %s: median %s, %s to %s, runs: %d", s.Name, l.Labels[i],
 			l.Y.label(p.Median), l.Y.label(p.Min), l.Y.label(p.Max), p.Runs)))
 		if p.Max > p.Min {
 			d.line(x, y.at(p.Min), x, y.at(p.Max), colour, 1.2)

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/ndklab/ndklab/internal/fabric/report/words"
 )
 
 // A curve is the line of a link: a quadratic Bézier curve, from one end to the other.
@@ -23,7 +25,7 @@ func (p *picture) links() {
 		if l.Down {
 			class += " bad"
 		}
-		fmt.Fprintf(p, "<g class=\"%s\"><title>%s</title><path class=\"link\" d=\"M%.0f %.0fQ%.0f %.0f %.0f %.0f\"/></g>\n", class, escaped(p.about(l)),
+		fmt.Fprintf(p, "<g class=\"%s\"><title>%s</title><path class=\"link\" d=\"M%.0f %.0fQ%.0f %.0f %.0f %.0f\"/></g>\n", class, words.XML(p.about(l)),
 			c.from.x, c.from.y, c.bend.x, c.bend.y, c.to.x, c.to.y)
 		p.cover(c.at(0.5), c.at(0.5))
 	}

@@ -2,9 +2,10 @@ package graph
 
 import (
 	"fmt"
-	"html"
 	"slices"
 	"strings"
+
+	"github.com/ndklab/ndklab/internal/fabric/report/words"
 )
 
 // Sizes of a picture, in pixels. Names are in a font whose characters all have one width,
@@ -92,23 +93,13 @@ func (g *Graph) SVG() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"ndklab-graph\" role=\"img\" width=\"%.0f\" height=\"%.0f\" viewBox=\"%.0f %.0f %.0f %.0f\">\n",
 		size.x, size.y, p.low.x-margin, p.low.y-margin-20, size.x, size.y)
-	fmt.Fprintf(&out, "<title>lab %s</title>\n<style>\n%s</style>\n", escaped(g.Name), style)
+	fmt.Fprintf(&out, "<title>lab %s</title>\n<style>\n%s</style>\n", words.XML(g.Name), style)
 	fmt.Fprintf(&out, "<rect class=\"back\" x=\"%.0f\" y=\"%.0f\" width=\"%.0f\" height=\"%.0f\"/>\n", p.low.x-margin, p.low.y-margin-20, size.x, size.y)
-	fmt.Fprintf(&out, "<text class=\"title\" x=\"%.0f\" y=\"%.0f\">%s</text>\n", p.low.x-margin+12, p.low.y-margin, escaped(g.Name))
+	fmt.Fprintf(&out, "<text class=\"title\" x=\"%.0f\" y=\"%.0f\">%s</text>\n", p.low.x-margin+12, p.low.y-margin, words.XML(g.Name))
 	out.WriteString(body)
 	out.WriteString(legend)
 	out.WriteString("</svg>\n")
 	return out.String()
-}
-
-// escaped is text for XML, without the control characters that it cannot have.
-func escaped(s string) string {
-	return html.EscapeString(strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0xFFFE || r == 0xFFFF {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?")))
 }
 
 // cover makes the picture large enough for a rectangle.
@@ -124,7 +115,7 @@ func (p *picture) nodes() {
 		if n.Trouble != "" {
 			class += " bad"
 		}
-		fmt.Fprintf(p, "<g class=\"%s\"><title>%s</title>", escaped(class), escaped(n.about()))
+		fmt.Fprintf(p, "<g class=\"%s\"><title>%s</title>", words.XML(class), words.XML(n.about()))
 		p.shape(n.Kind, at, w, height)
 		if n.Trouble == "" {
 			p.text("name", at, n.name())
@@ -142,7 +133,7 @@ func (p *picture) shape(kind Kind, at point, width, height float64) {
 }
 
 func (p *picture) text(class string, at point, text string) {
-	fmt.Fprintf(p, "<text class=\"%s\" x=\"%.0f\" y=\"%.0f\">%s</text>", class, at.x, at.y, escaped(text))
+	fmt.Fprintf(p, "<text class=\"%s\" x=\"%.0f\" y=\"%.0f\">%s</text>", class, at.x, at.y, words.XML(text))
 }
 
 // textAt writes lines of text around a place, and has the picture cover them.
@@ -172,7 +163,7 @@ func (p *picture) legend() {
 	}
 	from = point{p.low.x, p.up.y + 18}
 	for _, text := range p.sentences(p.usual) {
-		fmt.Fprintf(p, "<text class=\"key\" x=\"%.0f\" y=\"%.0f\">%s</text>\n", from.x, from.y, escaped(text))
+		fmt.Fprintf(p, "<text class=\"key\" x=\"%.0f\" y=\"%.0f\">%s</text>\n", from.x, from.y, words.XML(text))
 		p.cover(from, from.plus(point{labelChar * float64(chars(text)), 0}))
 		from.y += line
 	}

@@ -10,6 +10,7 @@ package words
 
 import (
 	"fmt"
+	"html"
 	"strings"
 
 	"github.com/ndklab/ndklab/internal/fabric/report"
@@ -114,4 +115,14 @@ func quote(word string) string {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// XML returns a text as XML has it, without the control characters that it cannot have.
+func XML(text string) string {
+	return html.EscapeString(strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0xFFFE || r == 0xFFFF {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, "?")))
 }
