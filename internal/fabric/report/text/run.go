@@ -18,7 +18,7 @@ func WriteRun(w io.Writer, r *report.Run, detail Detail) error {
 	p := newPageOf(w, runWidth)
 	p.full, p.brief = detail == Full, detail == Brief && !fits(r)
 	if r.Dilation > 1 {
-		p.line(words.Dilation(r.Dilation, r.MachineSeconds, r.Seconds))
+		p.hanging(p.paint, "", words.Dilation(r.Dilation, r.MachineSeconds, r.Seconds))
 	}
 	writeWorkloads(p, r.Workloads)
 	writeEvents(p, r.Events)
@@ -43,7 +43,7 @@ func WriteRun(w io.Writer, r *report.Run, detail Detail) error {
 func WriteMeasurement(w io.Writer, m *report.Measurement) error {
 	p := newPageOf(w, runWidth)
 	if m.Dilation > 1 {
-		p.line(words.DilationOf(m.Dilation))
+		p.hanging(p.paint, "", words.DilationOf(m.Dilation))
 	}
 	writeWorkloads(p, []report.Workload{m.Workload})
 	writeSetByHand(p, m.SetByHand)
