@@ -238,6 +238,9 @@ func TestEveryMessageIsTested(t *testing.T) {
 	for _, b := range manyPartners {
 		said.WriteString(b.want + "\n")
 	}
+	for _, want := range badPaths {
+		said.WriteString(want + "\n")
+	}
 	for _, want := range badWorkloads {
 		said.WriteString(want + "\n")
 	}

@@ -115,6 +115,18 @@ func TestSetInFabric(t *testing.T) {
 	}
 }
 
+// badPaths are settings that are none, and what is said of them.
+var badPaths = map[string]string{
+	"link.delay":     "found \"link.delay\", expected PATH=VALUE such as link.delay=1ms",
+	"=1ms":           "expected PATH=VALUE",
+	"link[a.delay=1": "link[a.delay: the bracket after link has no end, expected ]",
+	"link[].delay=1": "link[].delay: nothing is in the brackets after link, expected a name",
+	"link..delay=1":  "\"link..delay\" is no path, expected keys with dots between them, such as link.delay or workload[bulk].size",
+	"link[a]x=1":     "is no path",
+	"link.delay=":    "link.delay: there is no value, expected one such as link.delay=1ms",
+	"link.delay={":   "link.delay: not YAML",
+}
+
 // An error in a setting has the place that it is for, and the names that are there instead.
 func TestWrongSettings(t *testing.T) {
 	for set, want := range map[string]string{
@@ -136,16 +148,7 @@ func TestWrongSettings(t *testing.T) {
 			t.Errorf("%s: %v, want %s", set, err, want)
 		}
 	}
-	for text, want := range map[string]string{
-		"link.delay":     "found \"link.delay\", expected PATH=VALUE such as link.delay=1ms",
-		"=1ms":           "expected PATH=VALUE",
-		"link[a.delay=1": "the bracket after link has no end, expected ]",
-		"link[].delay=1": "nothing is in the brackets after link, expected a name",
-		"link..delay=1":  "is no path",
-		"link[a]x=1":     "is no path",
-		"link.delay=":    "link.delay: there is no value",
-		"link.delay={":   "link.delay: not YAML",
-	} {
+	for text, want := range badPaths {
 		if _, err := ParseSetting(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}

@@ -80,7 +80,7 @@ func TestTakeEnvironment(t *testing.T) {
 
 // sensible is a value that a flag takes.
 func sensible(f *pflag.Flag) string {
-	for _, value := range []string{"text", "svg", "true", "1", "1s", "10.0.0.1", "1gbit", "1%", "1/2", "1GiB", "process"} {
+	for _, value := range []string{"text", "svg", "true", "1", "1s", "10.0.0.1", "1gbit", "1%", "1/2", "1GiB", "process", "link.delay=1ms"} {
 		if f.Value.Set(value) == nil {
 			return value
 		}
@@ -102,7 +102,7 @@ func TestCommandsAreWhole(t *testing.T) {
 		}
 	}
 	// These print no data, or data in a format of their own or of the command that they run.
-	without := []string{"help", "completion", "exec", "shell", "capture", "generate", "graph", "schema", "rping", "rc-pingpong"}
+	without := []string{"help", "completion", "exec", "shell", "capture", "generate", "graph", "schema", "rping", "rc-pingpong", "metrics"}
 	for _, c := range commands(root) {
 		if c.HasSubCommands() || c.Parent().Name() == "generate" {
 			continue
