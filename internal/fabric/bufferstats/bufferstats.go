@@ -1,7 +1,7 @@
 // Package bufferstats has the figures of packet buffers: those of a switch whose ports share one, of queues in it, and
 // of deadlocks among such queues.
 //
-// Whoever drives a buffer observes its queues and fills the figures in (package dataplane); reports have them as they are
+// The driver of a buffer observes its queues and fills the figures in (package dataplane); reports have them as they are
 // here. The package does no I/O and knows of neither.
 //
 // Start reading at Buffer; lengths.go has how long queues were.

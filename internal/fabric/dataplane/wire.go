@@ -36,7 +36,7 @@ type Wire[F any] struct {
 	entry   time.Duration // until when its beginning is, by what has entered
 }
 
-// AddWire adds a direction of a link, which both stay the caller's. What it is set to is Set's.
+// AddWire adds a direction of a link, which both stay the caller's. Set says what it does to frames.
 func (p *Plane[F]) AddWire(link, direction int, model *impair.Direction, stats *linkstats.Collector) *Wire[F] {
 	w := &Wire[F]{Link: link, Direction: direction, plane: p, model: model, stats: stats}
 	p.wires[link][direction] = w

@@ -144,7 +144,7 @@ func TestPortsOfBuffers(t *testing.T) {
 	}
 }
 
-// What a lab cannot do of a file with a buffer is refused with its place, before anything is made or changed.
+// A lab refuses, with its place, what it cannot do of a file with a buffer, before anything is made or changed.
 func TestRefuse(t *testing.T) {
 	topo, err := topology.Parse("x.yaml", []byte("topology: {nodes: {s: {kind: switch, stp: true, buffer: hpcc}}}"))
 	if err != nil {

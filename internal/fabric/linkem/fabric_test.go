@@ -184,7 +184,7 @@ func flowOf(from, to string, port uint16) dataplane.Flow {
 	return dataplane.Flow{From: netip.MustParseAddr(from), To: netip.MustParseAddr(to), Port: port}
 }
 
-// wireTime is what a packet with so many bytes of UDP payload takes on a wire of 1 Gb/s.
+// wireTime returns how long a packet with so many bytes of UDP payload takes on a wire of 1 Gb/s.
 func wireTime(payload int) time.Duration {
 	return time.Duration(impair.WireBytes(42+payload)) * 8 * time.Nanosecond
 }
@@ -302,7 +302,7 @@ func TestFabricPauses(t *testing.T) {
 		t.Errorf("b gets %d PFC frames", pauses)
 	}
 	b.fabric.begin()
-	if again := b.fabric.figures().Buffers; again[0].Ports[0].Classes != nil && len(again[0].Ports[0].Classes) > 0 {
+	if again := b.fabric.figures().Buffers; len(again[0].Ports[0].Classes) > 0 {
 		t.Errorf("after begin: %+v", again[0].Ports[0].Classes)
 	}
 }

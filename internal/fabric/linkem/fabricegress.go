@@ -9,15 +9,14 @@ import (
 // the interface takes no more at present.
 func (e *egress) sendDepartures(n *line) (left bool) {
 	f, rest := n.fabric, n.departed
-	for len(rest) > 0 {
-		if n.to == nil {
-			for _, p := range rest {
-				n.stats.Counts.LostDown++
-				f.Free(p)
-			}
-			rest = rest[:0]
-			break
+	if n.to == nil {
+		for _, p := range rest {
+			n.stats.Counts.LostDown++
+			f.Free(p)
 		}
+		rest = nil
+	}
+	for len(rest) > 0 {
 		messages := e.sender.fillDepartures(rest)
 		sent, errno := e.sender.send(n.to.fd, messages)
 		now, done := f.fabric(f.now()), 0

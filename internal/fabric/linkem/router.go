@@ -18,7 +18,7 @@ type router struct {
 	found  map[dataplane.Flow]hop // since routes and links last changed
 }
 
-// A hop is where packets go next.
+// A hop names the interface and the station that packets go to next.
 type hop struct {
 	out   int // interface
 	to    MAC

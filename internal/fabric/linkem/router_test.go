@@ -75,7 +75,7 @@ func headerSum(h []byte) uint16 {
 }
 
 // Routers forward by their routes: with the next hop's address of Ethernet, one less of the hop limit for each, and an IPv4
-// checksum that is right. Whatever needs more than a route goes to the node's kernel as it is.
+// checksum that is right. The node's kernel gets as it is all that needs more than a route.
 func TestRoutersForward(t *testing.T) {
 	topo, err := topology.Parse("routed.yaml", []byte(routed))
 	must(t, err)
