@@ -208,7 +208,7 @@ var watchdogForm = onlyMap("{detect: 200ms}", watchdogTable, func(m *mapping[Wat
 // bufferKeys are the keys of a node about its buffer.
 func bufferKeys() []key[nodeMap] {
 	return []key[nodeMap]{
-		limit("buffer", bufferForm, func(m *nodeMap) **Buffer { return &m.Buffer }, "of a switch or router in a simulation: the packet buffer that its ports share, `hpcc`, `trident2`, `sonic`, or a map of [these](#shared-buffers-and-pfc); absent: each port has a queue of its own"),
+		limit("buffer", bufferForm, func(m *nodeMap) **Buffer { return &m.Buffer }, "of a switch or router: the packet buffer that its ports share, `hpcc`, `trident2`, `sonic`, or a map of [these](#shared-buffers-and-pfc); absent: each port has a queue of its own"),
 		limit("priorities", prioritiesForm, func(m *nodeMap) **Priorities { return &m.Priorities }, "with `buffer`: its classes, a map of [these](#shared-buffers-and-pfc)"),
 		limit("watchdog", watchdogForm, func(m *nodeMap) **Watchdog { return &m.Watchdog }, "with `buffer`: what ends pauses that do not end by themselves, a map of [these](#shared-buffers-and-pfc); absent: nothing does"),
 	}

@@ -195,7 +195,7 @@ func congestionKeys() []key[Adapter] {
 		limit("bdp", bdpForm, func(a *Adapter) **BDP { return &a.BDP }, "with `congestion: bdp`: the parameter of a sender, a map of [this](#congestion-control)"),
 		limit("dscp", dscp, func(a *Adapter) **uint32 { return &a.DSCP }, "of the IP packets of reliable connections, unless a program asks for another, $range; absent: 26 with `congestion: dcqcn` and `dctcp`, else 0"),
 		limit("cnp", cnpForm, func(a *Adapter) **CNP { return &a.CNP }, "with `congestion: dcqcn` and `dctcp`: the parameters of a receiver, a map of [these](#congestion-control)"),
-		limit("pfc", priorityList, func(a *Adapter) **[]uint32 { return &a.PFC }, "a list of priorities, 0 to 7, that it stops sending when its switch asks for it, and for which it asks its switch to stop in a simulation: `[3]`, see [shared buffers and PFC](#shared-buffers-and-pfc); absent: none"),
+		limit("pfc", priorityList, func(a *Adapter) **[]uint32 { return &a.PFC }, "a list of priorities, 0 to 7, that it stops sending when its switch asks for it, and for which it asks its switch to stop: `[3]`, see [shared buffers and PFC](#shared-buffers-and-pfc); absent: none"),
 	}
 }
 

@@ -77,7 +77,7 @@ var eventTable = sync.OnceValue(func() *keyTable[eventMap] {
 			actionKey(KillNode, "a node that crashes"),
 			actionKey(PauseNode, "a node that hangs: it stops where it is"),
 			actionKey(ResumeNode, "a node that goes on from there"),
-			one("storm", anyText, func(m *eventMap) *string { return &m.Node }, "in a simulation: a host whose adapter asks its neighbours to pause without end, as a broken one does"),
+			one("storm", anyText, func(m *eventMap) *string { return &m.Node }, "a host whose adapter asks its neighbours to pause without end, as a broken one does"),
 			one("priority", priority, func(m *eventMap) *uint32 { return &m.storm.Priority }, "with `storm`: the priority that is to pause, $range").orElse("3"),
 			one("for", interval, func(m *eventMap) *time.Duration { return &m.storm.For }, "with `storm`: how long"),
 			one("exec", commandForm, func(m *eventMap) *[]string { return &m.Command }, "a command that runs in a host or router: text for `sh -c`, or a list of the program and its arguments. If its status is not 0, the run fails"),

@@ -10,7 +10,7 @@ import (
 )
 
 // This file is the shapes in which congestion spreads. Their switches or routers have shared buffers, so that
-// the files are for simulations. The papers that describe the phenomena are named in examples/congestion.
+// a lab takes some dilation for them. The papers that describe the phenomena are named in examples/congestion.
 
 // A Fabric says how the nodes of a simulated shape fare with congestion.
 type Fabric struct {
@@ -35,9 +35,9 @@ func senders(usage string, least, usual, most int) []Parameter {
 
 var incast = Shape{
 	Name:    "incast",
-	Summary: "hosts that write to one over a switch, simulated",
+	Summary: "hosts that write to one over a switch",
 	Text: `Hosts at a switch write to one more host there. Rate, delay and loss are those of every
-link. The ports share a buffer, which only simulations have: run it with --simulate.`,
+link. The ports share a buffer. Run it with --simulate, or in a lab with --dilation.`,
 	Parameters: senders("how many hosts write", 2, 16, 64),
 	Link:       shared,
 	Fabric:     &usualFabric,
@@ -59,12 +59,12 @@ link. The ports share a buffer, which only simulations have: run it with --simul
 
 var victim = Shape{
 	Name:    "victim",
-	Summary: "an incast beside a flow to another host, simulated",
+	Summary: "an incast beside a flow to another host",
 	Text: `Hosts at a switch write to one host at a second switch, and one more host writes to
 another there. With PFC alone the flow of that one is slowed down as well, though its
 links have room. Rate, delay and loss are those of the hosts' links; the link between the
 switches has two and a half times the rate. The ports of a switch share a buffer, which
-only simulations have: run it with --simulate.`,
+fills up. Run it with --simulate, or in a lab with --dilation.`,
 	Parameters: senders("how many hosts write to one", 2, 4, 64),
 	Link:       shared,
 	Fabric:     &usualFabric,
@@ -92,11 +92,11 @@ only simulations have: run it with --simulate.`,
 
 var parkingLot = Shape{
 	Name:    "parking-lot",
-	Summary: "far hosts that share a link with a near one, simulated",
+	Summary: "far hosts that share a link with a near one",
 	Text: `Hosts at a switch write to a host at a second switch, and so does one host there. With PFC
 alone that one gets half of the server's link, and the others share the other half.
 Rate, delay and loss are those of every link. The ports of a switch share a buffer, which
-only simulations have: run it with --simulate.`,
+fills up. Run it with --simulate, or in a lab with --dilation.`,
 	Parameters: senders("how many far hosts write", 2, 3, 64),
 	Link:       shared,
 	Fabric:     &usualFabric,
@@ -122,11 +122,11 @@ only simulations have: run it with --simulate.`,
 
 var ringRouters = Shape{
 	Name:    "ring-routers",
-	Summary: "routers in a ring that may deadlock, simulated",
+	Summary: "routers in a ring that may deadlock",
 	Text: `Routers in a ring, each with a host that writes to the host of the second next router.
 With PFC alone the routers come to wait for each other, for ever. Rate, delay and loss are
-those of every link. The ports of a router share a buffer, which only simulations have:
-run it with --simulate. The shape "ring" is hosts without routers.`,
+those of every link. The ports of a router share a buffer. Run it with
+--simulate, or in a lab with --dilation. The shape "ring" is hosts without routers.`,
 	// With fewer routers the way round is as short as the other.
 	Parameters: senders("how many routers, each with a host that writes", 5, 5, 64),
 	Link:       shared,
@@ -181,8 +181,8 @@ func (f *file) simulated(what, kind string) {
 	f.line("#")
 	f.line("#   ndklab run FILE --simulate               in virtual time, and report")
 	f.line("#   ndklab run FILE --simulate --html PAGE   with plots of queues and rates")
+	f.line("#   ndklab run FILE --dilation 160           in a lab, 160 times slower")
 	f.line("#")
-	f.line("# It is for simulations: a lab refuses it, since only they have shared buffers.")
 	f.line("# Written by %q, for you to edit.", f.Command)
 	f.line("")
 	f.line("name: %s", f.Name)
