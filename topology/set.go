@@ -114,18 +114,26 @@ func closingBracket(text string) int {
 	return -1
 }
 
-// short are words that a path may begin with, beside keys of the file, and what they stand for.
-var short = map[string][]step{
-	"link":     {{key: "topology"}, {key: "links"}},
-	"node":     {{key: "topology"}, {key: "nodes", word: "*"}},
-	"workload": {{key: "workloads"}},
-	"defaults": {{key: "topology"}, {key: "defaults"}},
-	"fabric":   {{key: "topology"}, {key: "fabric"}},
+// stands returns what a word stands for that a path may begin with, beside keys of the file; nil for others.
+func stands(word string) []step {
+	switch word {
+	case "link":
+		return []step{{key: "topology"}, {key: "links"}}
+	case "node":
+		return []step{{key: "topology"}, {key: "nodes", word: "*"}}
+	case "workload":
+		return []step{{key: "workloads"}}
+	case "defaults":
+		return []step{{key: "topology"}, {key: "defaults"}}
+	case "fabric":
+		return []step{{key: "topology"}, {key: "fabric"}}
+	}
+	return nil
 }
 
 // full returns the parts of a path from the file's top.
 func full(steps []step) []step {
-	stands := slices.Clone(short[steps[0].key])
+	stands := stands(steps[0].key)
 	if stands == nil {
 		return steps
 	}

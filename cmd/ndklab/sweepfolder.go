@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/report"
@@ -86,7 +87,9 @@ func (f *sweepFolder) check() error {
 }
 
 // partial matches the names of files that were being written when a sweep was killed (writeWhole).
-var partial = regexp.MustCompile(`^\.(sweep\.(json|csv|html)|[0-9]+\.json|.*\.svg)\.[0-9]+$`)
+var partial = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^\.(sweep\.(json|csv|html)|[0-9]+\.json|.*\.svg)\.[0-9]+$`)
+})
 
 // empty reports as an error that the folder has something that is no sweep's.
 func (f *sweepFolder) empty() error {
@@ -95,7 +98,7 @@ func (f *sweepFolder) empty() error {
 		return control.Errorf(control.Unable, "--out: %v", err)
 	}
 	for _, e := range entries {
-		if e.Name() != sweepRuns && !partial.MatchString(e.Name()) {
+		if e.Name() != sweepRuns && !partial().MatchString(e.Name()) {
 			return control.Errorf(control.Usage, "--out: folder %s has %s, and no %s: expected a new folder, or a sweep's", f.path, e.Name(), sweepJSON)
 		}
 	}
@@ -111,7 +114,7 @@ func (f *sweepFolder) begin() (before int, err error) {
 			return 0, control.Errorf(control.Unable, "--out: %v", err)
 		}
 		for _, e := range entries {
-			if partial.MatchString(e.Name()) {
+			if partial().MatchString(e.Name()) {
 				if err := os.Remove(filepath.Join(folder, e.Name())); err != nil {
 					return 0, control.Errorf(control.Unable, "--out: %v", err)
 				}
