@@ -120,7 +120,9 @@ func TestByHand(t *testing.T) {
 func TestLinked(t *testing.T) {
 	const module = "github.com/ndklab/ndklab/"
 	for _, of := range []string{"cmd/ndklab", "internal/fabric/linkem", "internal/fabric/lab", "provider/lease", "verbs/engine"} {
-		out, err := exec.Command("go", "list", "-deps", module+of).Output()
+		list := exec.Command("go", "list", "-deps", module+of)
+		list.Env = append(os.Environ(), "CGO_ENABLED=1") // which verbs/engine needs
+		out, err := list.Output()
 		if err != nil {
 			t.Fatal(err)
 		}
