@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/built"
 	"github.com/ndklab/ndklab/internal/fabric/doctor"
 	"github.com/ndklab/ndklab/internal/need"
 	"github.com/prometheus/common/expfmt"
@@ -25,28 +26,7 @@ var bin string
 
 func TestMain(m *testing.M) {
 	doctor.Child()
-	code, err := build(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func build(m *testing.M) (code int, err error) {
-	if bin, err = os.MkdirTemp("", "ndklab-metrics-"); err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(bin)) }()
-	if err := os.Chmod(bin, 0o755); err != nil { // for nobody
-		return 0, err
-	}
-	cmd := exec.Command("go", "build", "-o", bin, "github.com/ndklab/ndklab/cmd/...")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("%v: %w\n%s", cmd, err, out)
-	}
-	return m.Run(), nil
+	os.Exit(built.Main(m, &bin, "../..."))
 }
 
 // up brings a lab up for the time of the test, and returns its name.

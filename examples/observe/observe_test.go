@@ -5,7 +5,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -20,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/built"
 	"github.com/ndklab/ndklab/internal/fabric/doctor"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/need"
@@ -32,25 +32,7 @@ var bin string
 
 func TestMain(m *testing.M) {
 	doctor.Child()
-	code, err := build(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func build(m *testing.M) (code int, err error) {
-	if bin, err = os.MkdirTemp("", "ndklab-observe-"); err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(bin)) }()
-	cmd := exec.Command("go", "build", "-o", bin, "../../cmd/...")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("%v: %w\n%s", cmd, err, out)
-	}
-	return m.Run(), nil
+	os.Exit(built.Main(m, &bin, "../../cmd/..."))
 }
 
 // patience bounds whatever the test waits for.

@@ -4,10 +4,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
+	"github.com/ndklab/ndklab/internal/built"
 	"github.com/ndklab/ndklab/internal/need"
 )
 
@@ -38,10 +38,8 @@ func run(m *testing.M) (code int, err error) {
 	}
 	defer os.RemoveAll(scratch)
 	ndklab = filepath.Join(scratch, "ndklab")
-	build := exec.Command("go", "build", "-o", ndklab, "github.com/ndklab/ndklab/cmd/ndklab")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("build ndklab: %w\n%s", err, out)
+	if err := built.Build(ndklab, "github.com/ndklab/ndklab/cmd/ndklab"); err != nil {
+		return 0, err
 	}
 	return m.Run(), nil
 }
