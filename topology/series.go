@@ -6,8 +6,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// A Series says how often a simulation takes down how long queues are, how long they were paused and
-// how fast queue pairs may send, for its report. In a lab nothing does.
+// A Series says how often a run takes down how long queues are and how long they were paused, for its report, and in a
+// simulation how fast queue pairs may send.
 type Series struct {
 	Period time.Duration
 	Place  Place // in its file

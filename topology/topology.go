@@ -170,9 +170,8 @@ type Adapter struct {
 	CNP        *CNP        `json:",omitempty"` // nil: that of the preset, or of DCTCP
 	PFC        *[]uint32   `json:",omitempty"` // priorities that it pauses, and for which it asks its switch to pause; nil: none
 
-	// Of a simulation alone.
 	ReceiveRate *uint64        `json:",omitempty"` // bits per second that it takes of what arrives; nil: at once
-	Turnaround  *time.Duration `json:",omitempty"` // from a packet's arrival until it has it, and half of that more at random; nil: 8 to 12 us
+	Turnaround  *time.Duration `json:",omitempty"` // in a simulation, from a packet's arrival until it has it, and half of that more at random; nil: 8 to 12 us
 }
 
 // An Endpoint is one end of a link.

@@ -43,6 +43,8 @@
 // Frames of any protocol cross, but for VLAN tags: the kernel keeps them beside
 // the frame, so that the ends must have VLAN offload off to use them.
 //
+// It carries switches and routers with a packet buffer, too, with the links at them, which the kernel never has (fabric.go).
+//
 // Start reading at Engine, then at loop: ingress receives and decides, egress sends.
 package linkem
 
