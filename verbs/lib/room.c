@@ -11,11 +11,15 @@
 BIND_FIRST(pthread_create);
 BIND_FIRST(pthread_join);
 
-/* What the Go runtime has to have to start: descriptors to wait with, threads, and addresses to
- * reserve. */
+/* What the Go runtime has to have to start: descriptors to wait with, threads, and addresses to reserve. It takes 1.2 GiB of
+ * them for its tables and the first heap. */
 #define LEAST_DESCRIPTORS 8
 #define LEAST_THREADS 8
 #define LEAST_ADDRESSES ((size_t)1536 << 20)
+
+/* For each thread the C library reserves an arena of 64 MiB, once it has reserved 128 and given back what is not
+ * aligned, and a stack, of 8 MiB where nobody asks for another. */
+#define ADDRESSES_OF_THREAD ((size_t)136 << 20)
 
 static int check_descriptors(void)
 {
@@ -29,14 +33,16 @@ static int check_descriptors(void)
 	return status;
 }
 
+/* The runtime has a thread for each processor and some that wait. */
 static int check_addresses(void)
 {
-	void *addresses =
-		mmap(NULL, LEAST_ADDRESSES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	long processors = sysconf(_SC_NPROCESSORS_ONLN);
+	size_t length = LEAST_ADDRESSES + (LEAST_THREADS + (processors > 0 ? processors : 1)) * ADDRESSES_OF_THREAD;
+	void *addresses = mmap(NULL, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (addresses == MAP_FAILED)
 		return ENOMEM;
-	munmap(addresses, LEAST_ADDRESSES);
+	munmap(addresses, length);
 	return 0;
 }
 
