@@ -4,7 +4,7 @@ import (
 	"net"
 	"strconv"
 
-	"github.com/ndklab/ndklab/internal/fabric/exporter"
+	"github.com/ndklab/ndklab/internal/fabric/monitor"
 	"github.com/spf13/cobra"
 )
 
@@ -49,7 +49,7 @@ Without LAB it is the lab of the one *.ndklab.yaml in the current folder.`,
 		if err != nil {
 			return err
 		}
-		err = exporter.Run(cmd.Context(), exporter.Params{Lab: labName, Listen: *listen, Once: *once, Version: version}, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		err = monitor.Run(cmd.Context(), monitor.Params{Metrics: &monitor.Metrics{Lab: labName, Listen: *listen, Once: *once}, Version: version}, nil, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		if !*once && cmd.Context().Err() != nil {
 			return nil
 		}

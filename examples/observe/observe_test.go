@@ -27,7 +27,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// bin is the folder with ndklab and ndklab-metrics.
+// bin is the folder with ndklab and ndklab-monitor.
 var bin string
 
 func TestMain(m *testing.M) {

@@ -6,7 +6,7 @@
 // Names of other metrics begin with ndklab_. All metrics have the label lab. Units are those of
 // Prometheus: seconds, bytes, and ratios from 0 to 1.
 //
-// The package does no I/O, and is linked by the program ndklab-metrics alone: the libraries of
+// The package does no I/O, and is linked by the program ndklab-monitor alone: the libraries of
 // Prometheus would make the start of each process of a lab longer.
 //
 // Start reading at Families. Each file has the metrics of one noun in a table, of which Catalogue is

@@ -1,4 +1,4 @@
-package exporter
+package monitor
 
 import (
 	"context"
@@ -18,14 +18,14 @@ const version = "1.2"
 
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == Program {
-		os.Exit(Main(version, expose))
+		os.Exit(Main(version, show))
 	}
 	leak.Main(m)
 }
 
-// expose does as the name of the lab says.
-func expose(ctx context.Context, params Params) error {
-	switch params.Lab {
+// show does as the name of the lab says.
+func show(ctx context.Context, params Params) error {
+	switch params.Metrics.Lab {
 	case "dies":
 		os.Exit(7)
 	case "waits":
@@ -35,7 +35,7 @@ func expose(ctx context.Context, params Params) error {
 		<-ctx.Done()
 		return ctx.Err()
 	case "ends":
-		return control.Errorf(control.Usage, "lab ends was taken down at %s", params.Listen)
+		return control.Errorf(control.Usage, "lab ends was taken down at %s", params.Metrics.Listen)
 	}
 	return nil
 }
@@ -62,12 +62,12 @@ func TestRun(t *testing.T) {
 		code   control.Code
 		text   string // "": no error
 	}{
-		{Params{Lab: "fine", Version: version}, "", ""},
-		{Params{Lab: "ends", Listen: "here", Version: version}, control.Usage, "lab ends was taken down at here"},
-		{Params{Lab: "dies", Version: version}, control.Failed, "ndklab-metrics died (exit status 7)"},
-		{Params{Lab: "fine", Version: "1.3"}, control.Unable, "ndklab-metrics is of version 1.2, ndklab of version 1.3: `make build` builds both"},
+		{Params{Metrics: &Metrics{Lab: "fine"}, Version: version}, "", ""},
+		{Params{Metrics: &Metrics{Lab: "ends", Listen: "here"}, Version: version}, control.Usage, "lab ends was taken down at here"},
+		{Params{Metrics: &Metrics{Lab: "dies"}, Version: version}, control.Failed, "ndklab-monitor died (exit status 7)"},
+		{Params{Metrics: &Metrics{Lab: "fine"}, Version: "1.3"}, control.Unable, "ndklab-monitor is of version 1.2, ndklab of version 1.3: `make build` builds both"},
 	} {
-		err := Run(t.Context(), c.params, nil, os.Stderr)
+		err := Run(t.Context(), c.params, nil, nil, os.Stderr)
 		if c.text == "" && err != nil || c.text != "" && (err == nil || err.Error() != c.text || control.CodeOf(err) != c.code) {
 			t.Errorf("%+v: %v, want %s %q", c.params, err, c.code, c.text)
 		}
@@ -87,7 +87,9 @@ func TestInterrupt(t *testing.T) {
 	install(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	said, ended := make(writer, 1), make(chan error, 1)
-	go func() { ended <- Run(ctx, Params{Lab: "waits", Version: version}, said, os.Stderr) }()
+	go func() {
+		ended <- Run(ctx, Params{Metrics: &Metrics{Lab: "waits"}, Version: version}, nil, said, os.Stderr)
+	}()
 	if line := <-said; line != "here\n" {
 		t.Errorf("%q", line)
 	}
@@ -100,8 +102,8 @@ func TestInterrupt(t *testing.T) {
 // Without the program, the error says where it should be, and how to have it.
 func TestMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	err := Run(t.Context(), Params{}, nil, nil)
-	if control.CodeOf(err) != control.Unable || !strings.Contains(err.Error(), "the program ndklab-metrics is missing beside /") || !strings.Contains(err.Error(), "`make build`") {
+	err := Run(t.Context(), Params{}, nil, nil, nil)
+	if control.CodeOf(err) != control.Unable || !strings.Contains(err.Error(), "the program ndklab-monitor is missing beside /") || !strings.Contains(err.Error(), "`make build`") {
 		t.Error(err)
 	}
 }
@@ -111,12 +113,12 @@ func TestByHand(t *testing.T) {
 	install(t)
 	cmd := exec.Command(Program)
 	out, err := cmd.CombinedOutput()
-	if cmd.ProcessState.ExitCode() != 2 || string(out) != "ndklab-metrics: it is no command: `ndklab metrics` starts it\n" {
+	if cmd.ProcessState.ExitCode() != 2 || string(out) != "ndklab-monitor: it is no command: `ndklab metrics`, top and ui start it\n" {
 		t.Errorf("%v: %q", err, out)
 	}
 }
 
-// The libraries that metrics need are in no process of a lab, and not in the libraries that others link.
+// The libraries that monitors need are in no process of a lab, and not in the libraries that others link.
 func TestLinked(t *testing.T) {
 	const module = "github.com/ndklab/ndklab/"
 	for _, of := range []string{"cmd/ndklab", "internal/fabric/linkem", "internal/fabric/lab", "provider/lease", "verbs/engine"} {
@@ -129,7 +131,7 @@ func TestLinked(t *testing.T) {
 		if !strings.Contains(string(out), "\n"+module) {
 			t.Fatalf("%s links\n%s", of, out)
 		}
-		for _, library := range []string{"github.com/prometheus/", "google.golang.org/protobuf/", "net/http\n"} {
+		for _, library := range []string{"github.com/prometheus/", "google.golang.org/protobuf/", "net/http\n", "github.com/charmbracelet/"} {
 			if strings.Contains(string(out), "\n"+library) {
 				t.Errorf("%s links %s", of, library)
 			}

@@ -1,0 +1,24 @@
+// Command ndklab-monitor looks at a lab that goes on. It is no command for people: `ndklab metrics` and others start
+// it, and package monitor says why it is a program of its own.
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/ndklab/ndklab/internal/fabric/exporter"
+	"github.com/ndklab/ndklab/internal/fabric/monitor"
+)
+
+// version is set by the linker.
+var version = "unknown"
+
+func main() { os.Exit(monitor.Main(version, show)) }
+
+func show(ctx context.Context, params monitor.Params) error {
+	if params.Metrics != nil {
+		return exporter.Expose(ctx, *params.Metrics)
+	}
+	return errors.New("there is nothing to be shown")
+}
