@@ -9,6 +9,7 @@ import (
 
 	"github.com/ndklab/ndklab/internal/fabric/exporter"
 	"github.com/ndklab/ndklab/internal/fabric/monitor"
+	"github.com/ndklab/ndklab/internal/fabric/ui"
 )
 
 // version is set by the linker.
@@ -17,8 +18,11 @@ var version = "unknown"
 func main() { os.Exit(monitor.Main(version, show)) }
 
 func show(ctx context.Context, params monitor.Params) error {
-	if params.Metrics != nil {
+	switch {
+	case params.Metrics != nil:
 		return exporter.Expose(ctx, *params.Metrics)
+	case params.UI != nil:
+		return ui.Show(ctx, *params.UI)
 	}
 	return errors.New("there is nothing to be shown")
 }

@@ -65,8 +65,3 @@ func write(ctx context.Context, l *lab.Lab) error {
 	}
 	return nil
 }
-
-// notListening returns why there is no listening at an address, with the remedy.
-func notListening(address string, err error) error {
-	return control.Errorf(control.Unable, "--listen %s: %v; expected an address of this machine and a port that is free, such as 127.0.0.1:0 for any", address, err)
-}

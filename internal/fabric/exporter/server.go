@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"html"
 	"io"
-	"net"
 	"net/http"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/fabric/web"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
@@ -16,15 +16,6 @@ import (
 
 // gatherTime bounds the time that a lab may take to answer: Prometheus gives a scrape up after 10 s.
 const gatherTime = 9 * time.Second
-
-// The bounds on what a client may make wait.
-const (
-	headerTime = 5 * time.Second
-	readTime   = 10 * time.Second
-	writeTime  = 30 * time.Second
-	idleTime   = 5 * time.Minute
-	mostHeader = 16 << 10 // bytes
-)
 
 // A server serves the metrics of a lab. It asks the lab when it is asked, and remembers nothing.
 type server struct {
@@ -40,34 +31,15 @@ func newServer(lab string, gather func(context.Context) ([]*dto.MetricFamily, er
 // serve serves at an address, which it writes as a URL when it has begun, until ctx ends or the lab, which
 // closes over, has ended; ended says that this was it. It waits for no client.
 func (s *server) serve(ctx context.Context, address string, out io.Writer, over <-chan struct{}) (ended bool, err error) {
-	listener, err := net.Listen("tcp", address)
+	listener, err := web.Listen(address)
 	if err != nil {
-		return false, notListening(address, err)
+		return false, err
 	}
-	h := s.http()
-	served := make(chan error, 1)
-	go func() { served <- h.Serve(listener) }()
 	if _, err := fmt.Fprintf(out, "http://%s/metrics\n", listener.Addr()); err != nil {
+		listener.Close()
 		return false, fmt.Errorf("the output cannot be written: %w", err)
 	}
-	select {
-	case err := <-served:
-		return false, fmt.Errorf("serve %s: %w", address, err)
-	case <-over:
-		ended = true
-	case <-ctx.Done():
-	}
-	_ = h.Close() // whoever is being answered sees the end of the connection
-	<-served
-	return ended, nil
-}
-
-// http returns the server of HTTP, which waits for no client for long.
-func (s *server) http() *http.Server {
-	return &http.Server{
-		Handler:           s.handler(),
-		ReadHeaderTimeout: headerTime, ReadTimeout: readTime, WriteTimeout: writeTime, IdleTimeout: idleTime, MaxHeaderBytes: mostHeader,
-	}
+	return web.Serve(ctx, listener, s.handler(), over, 0)
 }
 
 // handler answers GET and HEAD of /metrics and of /.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -186,31 +185,5 @@ func TestServe(t *testing.T) {
 	}
 	if err := <-failed; err == nil {
 		t.Error("there is an answer")
-	}
-}
-
-// A client that does not say what it wants is not waited for for ever.
-func TestPatience(t *testing.T) {
-	h := newServer("l", families).http()
-	if h.ReadHeaderTimeout <= 0 || h.ReadTimeout <= 0 || h.WriteTimeout <= gatherTime || h.IdleTimeout <= 0 || h.MaxHeaderBytes <= 0 {
-		t.Errorf("%+v", h)
-	}
-	h.ReadHeaderTimeout = time.Millisecond
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() { _ = h.Serve(listener) }() // until it is closed
-	defer h.Close()
-	conn, err := net.Dial("tcp", listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if _, err := conn.Write([]byte("GET /met")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.ReadAll(conn); err != nil && !errors.Is(err, net.ErrClosed) && !strings.Contains(err.Error(), "reset") {
-		t.Error(err)
 	}
 }

@@ -1,0 +1,101 @@
+// Package ui serves a page that shows what a lab does, and does to the lab what commands do. Package live has what is
+// seen, package page the page itself.
+//
+// Start reading at Show; guard.go says who is answered, feed.go and hub.go how what is seen comes to many who watch.
+package ui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/event"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/monitor"
+	"github.com/ndklab/ndklab/internal/fabric/ui/page"
+	"github.com/ndklab/ndklab/internal/fabric/web"
+)
+
+// farewell is the time that pages have to hear of the end.
+const farewell = time.Second
+
+// Show serves the page of a lab, or of reports, until the lab or ctx ends.
+func Show(ctx context.Context, params monitor.UI) error {
+	l, err := lab.Open(ctx, params.Lab)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	s := &server{files: page.Files(), lab: newLabSubject(l)}
+	h := newHub(s.lab)
+	s.hubs = []*hub{h}
+	if err := h.follow(ctx, s.lab); err != nil {
+		return err
+	}
+	looking, stop := context.WithCancel(ctx)
+	defer stop()
+	go h.run(looking)
+	over := make(chan struct{})
+	go func() {
+		select {
+		case <-l.Done():
+			h.end(endOf(l, params.Lab).Error())
+			close(over)
+		case <-looking.Done():
+			h.end("`ndklab ui` has ended")
+		}
+	}()
+	ended, err := s.serve(ctx, params, over, os.Stdout, os.Stderr)
+	if err != nil || !ended {
+		return err
+	}
+	return endOf(l, params.Lab)
+}
+
+// serve serves at the address, of which it says the URL, until ctx ends or what is shown, which closes over.
+func (s *server) serve(ctx context.Context, params monitor.UI, over <-chan struct{}, stdout, stderr io.Writer) (ended bool, err error) {
+	listener, err := web.Listen(params.Listen)
+	if err != nil {
+		return false, err
+	}
+	_, port, _ := net.SplitHostPort(listener.Addr().String()) // an address of TCP has a port
+	s.guard = newGuard(newSecret(), params.Listen, port)
+	if !s.guard.local() {
+		fmt.Fprintf(stderr, "warning: --listen %s: other machines reach it, and whoever has the URL rules the lab and runs commands in its nodes as this user; nothing is encrypted on the way\n", params.Listen)
+	}
+	if _, err := fmt.Fprintln(stdout, s.guard.url()); err != nil {
+		listener.Close()
+		return false, fmt.Errorf("the output cannot be written: %w", err)
+	}
+	return web.Serve(ctx, listener, s.handler(), over, farewell)
+}
+
+// endOf returns why a lab has ended.
+func endOf(l *lab.Lab, name string) error {
+	if err := l.Err(); !errors.Is(err, control.ErrClosed) {
+		return err
+	}
+	return control.Errorf(control.Failed, "the supervisor of lab %s was killed, and the lab with it", name)
+}
+
+// follow passes the events of a lab on: those of the time that is remembered, and those to come.
+func (h *hub) follow(ctx context.Context, s *labSubject) error {
+	kept, next, err := s.lab.Events(ctx, time.Now().Add(-mostSamples*interval))
+	if err != nil {
+		return err
+	}
+	for i := range kept {
+		h.event(kept[i])
+	}
+	return s.lab.WatchFrom(ctx, next, func(e event.Event) {
+		if e.Kind == event.LabChanged {
+			s.outdate()
+		}
+		h.event(e)
+	})
+}
