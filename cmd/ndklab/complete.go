@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/perftest"
 	"github.com/ndklab/ndklab/topology"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -150,7 +151,7 @@ func (c *completer) argument(word string) ([]string, cobra.ShellCompDirective) {
 	case strings.HasPrefix(word, "SET"):
 		return c.set(), none | cobra.ShellCompDirectiveNoSpace
 	case word == "TEST":
-		return perfTestNames(), none
+		return perftest.Names(), none
 	case word == "[COMMAND]": // of help; "COMMAND" is a program in a node
 		var commands []string
 		for _, command := range c.root.Commands() {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/perftest"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/fabric/report/text"
 	"github.com/ndklab/ndklab/internal/fabric/simulate"
@@ -17,25 +18,6 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 )
-
-// perfTests are the tests of perf, and the operation and measure of each.
-var perfTests = []struct{ name, operation, measure string }{
-	{"send-bw", "send", "bandwidth"},
-	{"send-lat", "send", "latency"},
-	{"write-bw", "write", "bandwidth"},
-	{"write-lat", "write", "latency"},
-	{"read-bw", "read", "bandwidth"},
-	{"read-lat", "read", "latency"},
-}
-
-// perfTestNames are their names, for completion and errors.
-func perfTestNames() []string {
-	var names []string
-	for _, t := range perfTests {
-		names = append(names, t.name)
-	}
-	return names
-}
 
 func perfCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -124,9 +106,6 @@ type perfFlags struct {
 	memory *uint64
 }
 
-// perfKeys are the flags whose values are those of the workload's key of the same name.
-var perfKeys = []string{"from", "to", "pattern", "depth", "qps", "inline", "srq", "rate", "count", "duration", "warmup", "verify", "reconnect"}
-
 func newPerfFlags(cmd *cobra.Command) *perfFlags {
 	f := cmd.Flags()
 	p := &perfFlags{flags: f, memory: newMemoryFlag(cmd)}
@@ -152,14 +131,9 @@ func newPerfFlags(cmd *cobra.Command) *perfFlags {
 
 // settings returns what the flags say, as topology.ParseWorkload takes it.
 func (p *perfFlags) settings(test string) ([]string, error) {
-	i := slices.Index(perfTestNames(), test)
-	if i < 0 {
-		return nil, misuse("there is no test %q, expected %s", test, strings.Join(perfTestNames(), ", "))
-	}
-	t := perfTests[i]
-	settings := []string{"name=" + t.name, "operation=" + t.operation, "measure=" + t.measure}
-	add := func(key, value string) { settings = append(settings, key+"="+value) }
-	for _, key := range perfKeys {
+	var given []string
+	add := func(key, value string) { given = append(given, key+"="+value) }
+	for _, key := range perftest.Keys {
 		if f := p.flags.Lookup(key); f.Changed {
 			add(key, f.Value.String())
 		}
@@ -170,7 +144,6 @@ func (p *perfFlags) settings(test string) ([]string, error) {
 	if p.nodes != nil {
 		add("nodes", list(p.nodes))
 	}
-	several := len(p.sizes) > 1 || slices.Contains(p.sizes, "all")
 	switch {
 	case p.mixed && len(p.sizes) == 0:
 		return nil, misuse("--mixed needs the sizes, expected -s with several")
@@ -180,20 +153,10 @@ func (p *perfFlags) settings(test string) ([]string, error) {
 		add("size", list(p.sizes))
 	case len(p.sizes) == 1:
 		add("size", p.sizes[0])
-	case t.measure == "latency":
-		add("size", "8B")
-	default:
-		add("size", "64KiB")
 	}
-	if t.measure == "bandwidth" && !p.flags.Changed("depth") {
-		add("depth", "16")
-	}
-	switch {
-	case p.flags.Changed("count") || p.flags.Changed("duration"):
-	case several && !p.mixed:
-		add("duration", "500ms")
-	default:
-		add("duration", "2s")
+	settings, err := perftest.Settings(test, given)
+	if err != nil {
+		return nil, misuse("%w", err)
 	}
 	return settings, nil
 }
@@ -330,7 +293,7 @@ func (p *perfFlags) withEnds(t *topology.Topology, settings []string) ([]string,
 func flagsOf(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
-		if key, _, ok := strings.Cut(line, ": "); ok && (slices.Contains(perfKeys, key) || key == "size" || key == "nodes") {
+		if key, _, ok := strings.Cut(line, ": "); ok && (slices.Contains(perftest.Keys, key) || key == "size" || key == "nodes") {
 			lines[i] = "--" + line
 		}
 	}
