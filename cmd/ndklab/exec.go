@@ -5,13 +5,13 @@ import (
 	"errors"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/ndklab/ndklab/internal/node"
+	"github.com/ndklab/ndklab/internal/node/shell"
 	"github.com/ndklab/ndklab/internal/node/terminal"
 	"github.com/ndklab/ndklab/internal/topology/naming"
 	"github.com/spf13/cobra"
@@ -133,7 +133,7 @@ func runIn(cmd *cobra.Command, target string, command, env []string, noTTY bool)
 		return err
 	}
 	defer l.Close()
-	c := node.Command{ID: "exec", Args: command, Env: withSelf(env), Dir: dir}
+	c := node.Command{ID: "exec", Args: command, Env: shell.WithSelf(env), Dir: dir}
 	files := []*os.File{os.Stdin, os.Stdout, os.Stderr}
 	ctx, cancel := forwardSignals(cmd.Context(), l, nodeName, c.ID)
 	defer cancel()
@@ -184,27 +184,6 @@ func forwardSignals(ctx context.Context, l *lab.Lab, nodeName, id string) (conte
 		signal.Stop(signals)
 		cancel()
 	}
-}
-
-// withSelf adds the folder of this program to the end of PATH, so that a node finds
-// "ndklab" also where it was started by a path, as bin/ndklab is.
-func withSelf(env []string) []string {
-	self, err := os.Executable()
-	if err != nil {
-		return env // the command may do without
-	}
-	dir := filepath.Dir(self)
-	for i, v := range env {
-		switch {
-		case v == "PATH=":
-			env[i] = v + dir
-			return env
-		case strings.HasPrefix(v, "PATH="):
-			env[i] = v + string(filepath.ListSeparator) + dir
-			return env
-		}
-	}
-	return append(env, "PATH="+dir)
 }
 
 // A rnicPlace says where programs for RDMA have the adapter: in their own process, the default, or in one beside it.

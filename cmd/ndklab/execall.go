@@ -12,6 +12,7 @@ import (
 
 	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/ndklab/ndklab/internal/node"
+	"github.com/ndklab/ndklab/internal/node/shell"
 	"github.com/spf13/cobra"
 )
 
@@ -57,7 +58,7 @@ func runInAll(cmd *cobra.Command, labName, word string, command, env []string) e
 		running.Go(func() {
 			defer func() { <-room }()
 			prefix := fmt.Sprintf("%-*s  ", width, name)
-			c := node.Command{Args: command, Env: withSelf(slices.Clone(env)), Dir: dir}
+			c := node.Command{Args: command, Env: shell.WithSelf(slices.Clone(env)), Dir: dir}
 			statuses[i], problems[i] = runPrefixed(ctx, l, name, c, stdout.of(prefix), stderr.of(prefix))
 		})
 	}

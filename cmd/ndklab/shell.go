@@ -1,10 +1,9 @@
 package main
 
 import (
-	"fmt"
-	"os"
 	"strings"
 
+	"github.com/ndklab/ndklab/internal/node/shell"
 	"github.com/spf13/cobra"
 )
 
@@ -27,17 +26,14 @@ With -t FILE the lab is the file's, and the node is named NODE.`,
 			return isNode(cmd, args[0])
 		},
 	}
-	shell := cmd.Flags().String("shell", "", "run the shell at this `PATH`, instead of $SHELL")
+	given := cmd.Flags().String("shell", "", "run the shell at this `PATH`, instead of $SHELL")
 	noTTY := noTTYFlag(cmd)
 	rnic := rnicFlag(cmd)
 	topologyFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		path := *shell
+		path := *given
 		if path == "" {
-			path = os.Getenv("SHELL")
-		}
-		if path == "" {
-			path = "sh"
+			path = shell.Path()
 		}
 		target, err := withFileLab(cmd, args[0])
 		if err != nil {
@@ -52,16 +48,7 @@ With -t FILE the lab is the file's, and the node is named NODE.`,
 			return misuse("%q stands for %d nodes, and a shell runs in one: `ndklab exec` runs a command in several", word, len(nodes))
 		}
 		target = labName + "/" + nodes[0]
-		return runIn(cmd, target, []string{path}, withPrompt(rnic.environment(), target), *noTTY)
+		return runIn(cmd, target, []string{path}, shell.WithPrompt(rnic.environment(), target), *noTTY)
 	}
 	return cmd
-}
-
-// withPrompt has shells say where they are. Shells take PS1 as it is, but for what
-// their files say. Of bash these almost always set it, and so PROMPT_COMMAND, which
-// bash runs before it prompts, puts the node in front, and itself away.
-func withPrompt(env []string, target string) []string {
-	return append(env,
-		"PS1=["+target+"] # ",
-		fmt.Sprintf(`PROMPT_COMMAND=unset PROMPT_COMMAND; case $PS1 in *"[%[1]s]"*) ;; *) PS1="[%[1]s] $PS1" ;; esac`, target))
 }
