@@ -2,31 +2,34 @@
 // which sums up what the lab did since the one before. They come from a lab that goes on, or from the report of a
 // run that is over, and look the same.
 //
-// It is pure: who watches brings observations (report.Observation) and the time. Package top and package ui show what is here.
-// The JSON of the types is what the page reads.
+// It is pure: who watches brings observations (report.Observation), which have the time. Package top and package ui show what is
+// here. The JSON of the types is what the page reads.
+//
+// Start reading at Map and Sample; MapOf and Recorder make them of a lab.
 package live
 
 // A Map is what there is to be seen. Samples have nodes and links in its order.
 type Map struct {
-	Lab      string  `json:"lab"`
-	Seed     uint64  `json:"seed"`
-	Dilation int     `json:"dilation,omitempty"` // as topology.Topology has it
-	Replay   bool    `json:"replay,omitempty"`   // it is a run that is over
-	Nodes    []Node  `json:"nodes"`
-	Links    []Link  `json:"links"`
-	Flows    []Flow  `json:"flows"`
-	Width    float64 `json:"width"` // the nodes lie in 0 to Width and 0 to Height
-	Height   float64 `json:"height"`
+	Lab      string            `json:"lab"`
+	Seed     uint64            `json:"seed"`
+	Labels   map[string]string `json:"labels,omitempty"`   // of the lab
+	Dilation int               `json:"dilation,omitempty"` // as topology.Topology has it
+	Replay   bool              `json:"replay,omitempty"`   // it is a run that is over
+	// Nodes has externals, which are ends of links outside the lab, last: samples have none of these.
+	Nodes  []Node  `json:"nodes"`
+	Links  []Link  `json:"links"`
+	Flows  []Flow  `json:"flows"`
+	Width  float64 `json:"width"` // the nodes lie in 0 to Width and 0 to Height
+	Height float64 `json:"height"`
 }
 
 // A Node is one of the map.
 type Node struct {
-	Name   string            `json:"name"`
-	Kind   string            `json:"kind"`            // host, switch, router, external
-	Group  string            `json:"group,omitempty"` // nodes of one group (a rack) may be drawn as one
-	Labels map[string]string `json:"labels,omitempty"`
-	X      float64           `json:"x"`
-	Y      float64           `json:"y"`
+	Name  string  `json:"name"`            // of an external: external:INTERFACE, as endpoints have it
+	Kind  string  `json:"kind"`            // host, switch, router, external
+	Group string  `json:"group,omitempty"` // nodes of one group (the hosts of a rack) may be drawn as one
+	X     float64 `json:"x"`
+	Y     float64 `json:"y"`
 }
 
 // A Link joins two nodes of the map.
@@ -40,7 +43,9 @@ type Flow struct {
 	Workload string `json:"workload"`
 	From     int    `json:"from"` // node
 	To       int    `json:"to"`
-	Hops     []Hop  `json:"hops"` // the directions of links that its packets take, in their order; empty: not known
+	Hops     []Hop  `json:"hops"` // the directions of links that its packets take, in their order; empty: none, or not known
+	// Shared: several paths are equally near, among which queue pairs part by a hash of the kernel. Hops are of one of them.
+	Shared bool `json:"shared,omitempty"`
 }
 
 // A Hop is a direction of a link: what endpoint End of it sends.
@@ -51,8 +56,8 @@ type Hop struct {
 
 // A Sample sums up a lab over some time. Rates are per second of that time.
 type Sample struct {
-	At        float64          `json:"at"`   // seconds since the lab was ready, or the run began: the end of its time
-	Over      float64          `json:"over"` // seconds; 0: it is the first, and has no rates
+	At        float64          `json:"at"`   // seconds of the fabric's time since the lab was ready, or the run began: the end of its time
+	Over      float64          `json:"over"` // seconds of the fabric's time; 0: it is the first, and has no rates
 	State     string           `json:"state"`
 	Nodes     []NodeSample     `json:"nodes"`
 	Links     []LinkSample     `json:"links"`
@@ -63,13 +68,13 @@ type Sample struct {
 type NodeSample struct {
 	State   string  `json:"state"`            // as report.NodeState has it
 	Health  string  `json:"health,omitempty"` // as report.Health has it
-	Out     float64 `json:"out,omitempty"`    // payload of RDMA, bits per second
+	Out     float64 `json:"out,omitempty"`    // packets of RDMA, bits per second from the Ethernet header to the ICRC
 	In      float64 `json:"in,omitempty"`
 	Packets float64 `json:"packets,omitempty"` // that its adapter sent and took, per second
 	Resent  float64 `json:"resent,omitempty"`  // packets, per second
-	Errors  float64 `json:"errors,omitempty"`  // completions with an error and failed connections, per second
-	CNPs    float64 `json:"cnps,omitempty"`    // that its adapter was sent, per second
-	Paused  float64 `json:"paused,omitempty"`  // packets that a pause held back, per second
+	Errors  float64 `json:"errors,omitempty"`  // completion queues and connections that failed, per second
+	CNPs    float64 `json:"cnps,omitempty"`    // congestion notifications that its adapter was sent, per second
+	Paused  float64 `json:"paused,omitempty"`  // share of the time that PFC held its packets back, summed over priorities
 	QPs     int     `json:"qps,omitempty"`
 	Conns   int     `json:"conns,omitempty"` // active connections
 }
@@ -88,9 +93,9 @@ type DirectionSample struct {
 	Lost    float64  `json:"lost,omitempty"`    // packets per second, for any other reason
 	Marked  float64  `json:"marked,omitempty"`  // packets per second
 	Load    *float64 `json:"load,omitempty"`    // Rate as a share of the rate asked for; null without one
-	Queue   *float64 `json:"queue,omitempty"`   // bytes: the most that has waited; null where it is not measured
-	Delay   *float64 `json:"delay,omitempty"`   // microseconds, one way: the median of the packets of this time
-	Cut     bool     `json:"cut,omitempty"`     // by a cut or a flap
+	Queue   *float64 `json:"queue,omitempty"`   // bytes: the most that has waited at once since the lab is up, or its counters began anew; null where it is not measured
+	Delay   *float64 `json:"delay,omitempty"`   // microseconds, one way: the median of the packets of this time; null without any
+	Cut     bool     `json:"cut,omitempty"`     // by a cut, or by a flap that has lost packets in this time
 	Set     []string `json:"set,omitempty"`     // the settings in force, as `ndklab link set` takes them
 }
 

@@ -42,27 +42,61 @@ type placement struct {
 
 // layout places the nodes. Links with the usual label have none in the picture.
 func (g *Graph) layout(u usual) placement {
-	p := &plan{kinds: make([]Kind, len(g.Nodes)), near: make([][]int, len(g.Nodes)), widths: make([]float64, len(g.Nodes)),
-		level: slices.Repeat([]int{-1}, len(g.Nodes)), ports: make([]int, len(g.Nodes))}
+	p := newPlan(len(g.Nodes))
 	for i := range g.Nodes {
 		p.kinds[i], p.widths[i] = g.Nodes[i].Kind, g.Nodes[i].width()
 	}
 	for i := range g.Links {
 		l := &g.Links[i]
-		a, b := l.Ends[0].Node, l.Ends[1].Node
-		if a != b {
-			p.near[a], p.near[b] = append(p.near[a], b), append(p.near[b], a)
-		}
+		p.join(l.Ends[0].Node, l.Ends[1].Node)
 		p.reach = max(p.reach, g.room(l, u))
 		for _, e := range l.Ends {
 			p.ports[e.Node] = max(p.ports[e.Node], chars(e.Interface))
 		}
 	}
+	return p.layout()
+}
+
+// Place returns places of nodes for a picture without text, x and y of their middles, y downwards. Nodes have kinds and widths, and links
+// join them by their indices. One that is wide has as much room below.
+func Place(kinds []Kind, widths []float64, links [][2]int) [][2]float64 {
+	p := newPlan(len(kinds))
+	copy(p.kinds, kinds)
+	copy(p.widths, widths)
+	for _, l := range links {
+		p.join(l[0], l[1])
+	}
+	p.reach = bareReach
+	places := make([][2]float64, len(kinds))
+	for i, at := range p.layout().at {
+		places[i] = [2]float64{at.x, at.y}
+	}
+	return places
+}
+
+// bareReach is the length of a link without text between two nodes side by side, in pixels.
+const bareReach = 60
+
+// newPlan returns the plan of nodes that no link joins yet.
+func newPlan(nodes int) *plan {
+	return &plan{kinds: make([]Kind, nodes), near: make([][]int, nodes), widths: make([]float64, nodes),
+		level: slices.Repeat([]int{-1}, nodes), ports: make([]int, nodes)}
+}
+
+// join adds a link.
+func (p *plan) join(a, b int) {
+	if a != b {
+		p.near[a], p.near[b] = append(p.near[a], b), append(p.near[b], a)
+	}
+}
+
+// layout places the nodes, whose links are all there: each part by itself, side by side.
+func (p *plan) layout() placement {
 	for i := range p.near {
 		slices.Sort(p.near[i])
 		p.near[i] = slices.Compact(p.near[i])
 	}
-	all := placement{make([]point, len(g.Nodes)), p.widths, p.level}
+	all := placement{make([]point, len(p.near)), p.widths, p.level}
 	right := 0.0 // of the parts that have been placed
 	for _, part := range p.parts() {
 		sub := p.sub(part)
