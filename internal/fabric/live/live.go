@@ -15,6 +15,7 @@ type Map struct {
 	Labels   map[string]string `json:"labels,omitempty"`   // of the lab
 	Dilation int               `json:"dilation,omitempty"` // as topology.Topology has it
 	Replay   bool              `json:"replay,omitempty"`   // it is a run that is over
+	Runs     int               `json:"runs,omitempty"`     // of a replay: how many runs are laid over each other
 	// Nodes has externals, which are ends of links outside the lab, last: samples have none of these.
 	Nodes  []Node  `json:"nodes"`
 	Links  []Link  `json:"links"`
