@@ -119,8 +119,8 @@ type Change struct {
 	Act      string     `json:"act"`
 	Endpoint string     `json:"endpoint,omitempty"` // of the link
 	From     string     `json:"from,omitempty"`     // the node whose outgoing direction alone changes; "" is both
-	Settings []string   `json:"settings,omitempty"` // "delay=1ms": as `ndklab link set` takes them
-	Node     string     `json:"node,omitempty"`
-	Sets     [][]string `json:"sets,omitempty"` // of nodes, of partition
-	To       string     `json:"to,omitempty"`   // of perf: the other node
+	Settings []string   `json:"settings,omitempty"` // "delay=1ms": as `ndklab link set` takes them; of perf: "test=write-bw", "size=64KiB": its flags
+	Node     string     `json:"node,omitempty"`     // of perf: the one that connects and posts
+	Sets     [][]string `json:"sets,omitempty"`     // of nodes, of partition
+	To       string     `json:"to,omitempty"`       // of perf: the other node
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/ndklab/ndklab/internal/fabric/live"
-	"github.com/ndklab/ndklab/internal/fabric/report"
 )
 
 // A labSubject is a lab that is watched.
@@ -18,7 +17,7 @@ type labSubject struct {
 
 	// These are of look, which one goroutine calls.
 	mapping  *live.Map
-	recorder *recorder
+	recorder *live.Recorder
 }
 
 func newLabSubject(l *lab.Lab) *labSubject { return &labSubject{lab: l, stale: true} }
@@ -40,39 +39,21 @@ func (s *labSubject) isStale() bool {
 }
 
 func (s *labSubject) look(ctx context.Context) (fresh *live.Map, sample *live.Sample, err error) {
-	o, err := s.lab.Observe(ctx, bounds())
+	o, err := s.lab.Observe(ctx, live.Bounds())
 	if err != nil {
 		return nil, nil, err
 	}
-	if s.isStale() || !isOf(s.mapping, o) {
+	if s.isStale() || s.mapping == nil || !s.mapping.Shows(o) {
 		standing, err := s.lab.Standing(ctx)
 		if err == nil {
-			o, err = s.lab.Observe(ctx, bounds())
+			o, err = s.lab.Observe(ctx, live.Bounds())
 		}
 		if err != nil {
 			s.outdate()
 			return nil, nil, err
 		}
-		fresh = mapOf(standing.Topology)
-		s.mapping, s.recorder = fresh, newRecorder(fresh)
+		fresh = live.MapOf(standing.Topology)
+		s.mapping, s.recorder = fresh, live.NewRecorder(fresh.Dilation)
 	}
-	return fresh, s.recorder.record(o), nil
-}
-
-// isOf reports whether a map is that of the lab that was observed.
-func isOf(m *live.Map, o *report.Observation) bool {
-	if m == nil || len(m.Nodes) != len(o.Nodes) || len(m.Links) != len(o.Links) {
-		return false
-	}
-	for i := range o.Nodes {
-		if m.Nodes[i].Name != o.Nodes[i].Name {
-			return false
-		}
-	}
-	for i := range o.Links {
-		if m.Links[i].Endpoints != o.Links[i].Endpoints {
-			return false
-		}
-	}
-	return true
+	return fresh, s.recorder.Record(o), nil
 }
