@@ -153,27 +153,13 @@ func (t *labTarget) stand(ctx context.Context, c *live.Change) (*live.Standing, 
 		}
 		s.Link = &links[0]
 	case c.IsOfNode():
-		state, err := t.state(ctx, c.Node)
+		n, err := t.Node(ctx, c.Node)
 		if err != nil {
 			return nil, err
 		}
-		s.Node = state
+		s.Node = n.State
 	}
 	return &s, nil
-}
-
-// state returns the state of a node of any kind.
-func (t *labTarget) state(ctx context.Context, name string) (string, error) {
-	i, err := t.Inspect(ctx)
-	if err != nil {
-		return "", err
-	}
-	for n := range i.Nodes {
-		if i.Nodes[n].Name == name {
-			return i.Nodes[n].State, nil
-		}
-	}
-	return "", control.Errorf(control.Usage, "lab %s has no node %q", t.name(), name)
 }
 
 func (t *labTarget) carry(ctx context.Context, c *live.Change) (text string, err error) {

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"slices"
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/report"
@@ -19,6 +20,26 @@ type Nodes struct{ *session }
 // Inspect returns the state and the counters of a host, or of every host for "".
 func (n Nodes) Inspect(ctx context.Context, nodeName string) ([]report.Node, error) {
 	return call(ctx, n.session, methodNodes, nodeName)
+}
+
+// Node returns the state of a node of any kind, in any state.
+func (l *Lab) Node(ctx context.Context, name string) (*report.Node, error) {
+	hosts, err := l.Nodes.Inspect(ctx, name)
+	switch {
+	case err == nil && len(hosts) == 1:
+		return &hosts[0], nil
+	case control.CodeOf(err) != control.Usage:
+		return nil, err
+	}
+	all, err := l.Inspect(ctx) // it is no host, or not up
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(all.Nodes, func(n report.Node) bool { return n.Name == name })
+	if i < 0 {
+		return nil, control.Errorf(control.Usage, "lab %s has no node %q", l.info.Lab, name)
+	}
+	return &all.Nodes[i], nil
 }
 
 // Adapters returns the state of the adapter of a host, or of every host for "".

@@ -16,7 +16,8 @@ const interval = time.Second
 
 // A subject is what is watched.
 type subject interface {
-	// look returns what the lab has done since it was looked at before, and a map if there is a new one.
+	// look returns what the lab has done since it was looked at before, and a map if there is a new one. Of what there is not, it is nil,
+	// also beside an error.
 	look(ctx context.Context) (*live.Map, *live.Sample, error)
 }
 
@@ -45,9 +46,8 @@ func (h *hub) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if err == nil {
-			h.tell(m, s)
-		} else if !failed {
+		h.tell(m, s)
+		if err != nil && !failed {
 			h.warn(err)
 		}
 		failed = err != nil
@@ -110,12 +110,15 @@ func (h *hub) change(do func(f *feed)) {
 	h.news = make(chan struct{})
 }
 
+// tell tells of a map and a sample; of what is nil there is nothing new.
 func (h *hub) tell(m *live.Map, s *live.Sample) {
 	h.change(func(f *feed) {
 		if m != nil {
 			f.setMap(encode(m))
 		}
-		f.addSample(encode(s))
+		if s != nil {
+			f.addSample(encode(s))
+		}
 	})
 }
 

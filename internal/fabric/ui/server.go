@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"context"
 	"encoding/json"
 	"io/fs"
 	"net/http"
@@ -8,6 +9,8 @@ import (
 	"strconv"
 
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/actions"
+	"github.com/ndklab/ndklab/internal/fabric/lab"
 )
 
 // mostBody bounds the body of a request, in bytes.
@@ -16,9 +19,14 @@ const mostBody = 64 << 10
 // A server serves the page and what it asks for.
 type server struct {
 	guard *guard
-	files fs.FS       // of the page
-	hubs  []*hub      // of the lab; or of the reports, in their order
-	lab   *labSubject // nil: there are only reports
+	files fs.FS  // of the page
+	hubs  []*hub // of the lab; or of the reports, in their order
+
+	// There is a lab, and what follows, unless reports are shown.
+	lab                 *lab.Lab
+	actions             *actions.Actions
+	terminals, captures slots
+	alive               context.Context // ends with the server
 }
 
 // handler answers those whom the guard admits.
@@ -27,6 +35,15 @@ func (s *server) handler() http.Handler {
 	mux.HandleFunc("GET /{$}", s.page)
 	mux.HandleFunc("GET /assets/{name...}", s.asset)
 	mux.HandleFunc("GET /api/stream", s.stream)
+	if s.lab != nil {
+		mux.HandleFunc("GET /api/node/{node}", s.node)
+		mux.HandleFunc("GET /api/link/{endpoint}", s.link)
+		mux.HandleFunc("GET /api/capture/{endpoint}", s.capture)
+		mux.HandleFunc("GET /api/terminal/{node}", s.terminal)
+		mux.HandleFunc("POST /api/change", s.change)
+		mux.HandleFunc("GET /api/undo", s.undo)
+		mux.HandleFunc("POST /api/undo", s.undo)
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		harden(w.Header())
 		below, refused := s.guard.admit(r)
@@ -34,8 +51,8 @@ func (s *server) handler() http.Handler {
 			w.WriteHeader(refused)
 			return
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, mostBody)
 		inside := r.Clone(r.Context())
+		inside.Body = http.MaxBytesReader(w, r.Body, mostBody)
 		inside.URL.Path, inside.URL.RawPath = "/"+below, ""
 		mux.ServeHTTP(w, inside)
 	})

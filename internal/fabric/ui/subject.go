@@ -38,22 +38,34 @@ func (s *labSubject) isStale() bool {
 	return was
 }
 
+// look makes a sample. While the topology changes there may be none, since nobody knows what it would be of.
 func (s *labSubject) look(ctx context.Context) (fresh *live.Map, sample *live.Sample, err error) {
-	o, err := s.lab.Observe(ctx, live.Bounds())
-	if err != nil {
-		return nil, nil, err
-	}
-	if s.isStale() || s.mapping == nil || !s.mapping.Shows(o) {
-		standing, err := s.lab.Standing(ctx)
-		if err == nil {
-			o, err = s.lab.Observe(ctx, live.Bounds())
-		}
-		if err != nil {
-			s.outdate()
+	if s.isStale() {
+		if fresh, err = s.draw(ctx); err != nil {
 			return nil, nil, err
 		}
-		fresh = live.MapOf(standing.Topology)
-		s.mapping, s.recorder = fresh, live.NewRecorder(fresh.Dilation)
+	}
+	o, err := s.lab.Observe(ctx, live.Bounds())
+	if err != nil {
+		return fresh, nil, err
+	}
+	if !s.mapping.Shows(o) {
+		s.outdate()
+		return fresh, nil, nil
 	}
 	return fresh, s.recorder.Record(o), nil
+}
+
+// draw makes a map of the present topology.
+func (s *labSubject) draw(ctx context.Context) (*live.Map, error) {
+	standing, err := s.lab.Standing(ctx)
+	if err != nil {
+		s.outdate()
+		return nil, err
+	}
+	s.mapping = live.MapOf(standing.Topology)
+	if s.recorder == nil {
+		s.recorder = live.NewRecorder(s.mapping.Dilation)
+	}
+	return s.mapping, nil
 }

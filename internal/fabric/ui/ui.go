@@ -11,9 +11,12 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/actions"
+	"github.com/ndklab/ndklab/internal/fabric/capture"
 	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/ndklab/ndklab/internal/fabric/monitor"
@@ -31,17 +34,21 @@ func Show(ctx context.Context, params monitor.UI) error {
 		return err
 	}
 	defer l.Close()
-	s := &server{files: page.Files(), lab: newLabSubject(l)}
-	h := newHub(s.lab)
-	s.hubs = []*hub{h}
-	if err := h.follow(ctx, s.lab); err != nil {
+	if err := capture.StandBack(); err != nil { // the lab comes first
 		return err
 	}
 	looking, stop := context.WithCancel(ctx)
 	defer stop()
-	go h.run(looking)
+	watched := newLabSubject(l)
+	h := newHub(watched)
+	if err := h.follow(looking, watched); err != nil {
+		return err
+	}
+	var work sync.WaitGroup
+	defer work.Wait()
+	work.Go(func() { h.run(looking) })
 	over := make(chan struct{})
-	go func() {
+	work.Go(func() {
 		select {
 		case <-l.Done():
 			h.end(endOf(l, params.Lab).Error())
@@ -49,8 +56,13 @@ func Show(ctx context.Context, params monitor.UI) error {
 		case <-looking.Done():
 			h.end("`ndklab ui` has ended")
 		}
-	}()
+	})
+	s := &server{
+		files: page.Files(), hubs: []*hub{h},
+		lab: l, actions: actions.New(looking, l), terminals: make(slots, mostTerminals), captures: make(slots, mostCaptures), alive: looking,
+	}
 	ended, err := s.serve(ctx, params, over, os.Stdout, os.Stderr)
+	stop()
 	if err != nil || !ended {
 		return err
 	}

@@ -110,3 +110,10 @@ func ioctl(f *os.File, do func(fd int) error) error {
 	}
 	return failed
 }
+
+// Resize sets the size of a terminal's window. Programs in its foreground are told.
+func Resize(t *os.File, rows, columns uint16) error {
+	return ioctl(t, func(fd int) error {
+		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns})
+	})
+}
