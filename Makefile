@@ -17,7 +17,7 @@ go:
 	@command -v $(GO) >/dev/null || { \
 	  echo 'make: the command "$(GO)" is missing: install Go 1.26 or later (https://go.dev/dl, or the package golang-go) and put it on PATH' >&2; exit 1; }
 
-build: go  ## bin/ndklab, and bin/ndklab-monitor, which `ndklab metrics` needs beside it
+build: go  ## bin/ndklab, and bin/ndklab-monitor, which `ndklab metrics` and `ndklab ui` need beside it
 	@$(BUILD) -o bin/ ./cmd/...
 
 # Where the libraries go, and how C is compiled: the tests ask for another place and for sanitizers.

@@ -13,13 +13,9 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/fabric/report/text"
 	"github.com/ndklab/ndklab/internal/fabric/sweep"
-	"github.com/ndklab/ndklab/internal/textfile"
 	"github.com/ndklab/ndklab/topology"
 	"github.com/spf13/cobra"
 )
-
-// mostCompared is the most bytes that a report may have.
-const mostCompared = 1 << 30
 
 func compareCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -106,11 +102,11 @@ func compare(a, b string, threshold float64, anyway bool) (*report.Comparison, e
 			return nil, control.Errorf(control.Usage, "%s and %s have no point in common: %s", a, b, unlike)
 		}
 	default:
-		x, err := readReport(a)
+		x, err := report.ReadRunFile(a)
 		if err != nil {
 			return nil, err
 		}
-		y, err := readReport(b)
+		y, err := report.ReadRunFile(b)
 		if err != nil {
 			return nil, err
 		}
@@ -122,19 +118,6 @@ func compare(a, b string, threshold float64, anyway bool) (*report.Comparison, e
 	}
 	c.A, c.B, c.Unlike = a, b, unlike
 	return c, nil
-}
-
-// readReport reads the report of a run.
-func readReport(file string) (*report.Run, error) {
-	content, err := textfile.Read(file, mostCompared)
-	if err != nil {
-		return nil, control.Errorf(control.Usage, "%v", err)
-	}
-	r, err := report.ReadRun(content, "")
-	if err != nil {
-		return nil, control.Errorf(control.Usage, "%s: %v; expected what `ndklab run -o json` prints", file, err)
-	}
-	return r, nil
 }
 
 // readSweep reads the results of a sweep.

@@ -41,7 +41,7 @@ Without LAB it is the lab of the one *.ndklab.yaml in the current folder.`,
 		if *once && cmd.Flags().Changed("listen") {
 			return misuse("metrics takes --listen or --once, found both")
 		}
-		if err := checkAddress(*listen); err != nil {
+		if err := checkAddress(*listen, metricsAddress); err != nil {
 			return err
 		}
 		tidy(cmd)
@@ -58,14 +58,14 @@ Without LAB it is the lab of the one *.ndklab.yaml in the current folder.`,
 	return cmd
 }
 
-// checkAddress returns an error for what is no address to listen at.
-func checkAddress(address string) error {
+// checkAddress returns an error, with an example, for what is no address to listen at.
+func checkAddress(address, example string) error {
 	_, port, err := net.SplitHostPort(address)
 	if err == nil {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
-		return misuse("--listen %q: expected HOST:PORT, such as %s", address, metricsAddress)
+		return misuse("--listen %q: expected HOST:PORT, such as %s", address, example)
 	}
 	return nil
 }

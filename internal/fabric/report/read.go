@@ -5,7 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/ndklab/ndklab/internal/failure"
+	"github.com/ndklab/ndklab/internal/textfile"
 )
+
+// mostBytes is the most bytes that the file of a report may have.
+const mostBytes = 1 << 30
+
+// ReadRunFile reads the report of a run from a file, or that of the only lab of a suite.
+func ReadRunFile(file string) (*Run, error) {
+	content, err := textfile.Read(file, mostBytes)
+	if err != nil {
+		return nil, failure.Errorf(failure.Usage, "%v", err)
+	}
+	r, err := ReadRun(content, "")
+	if err != nil {
+		return nil, failure.Errorf(failure.Usage, "%s: %v; expected what `ndklab run -o json` prints", file, err)
+	}
+	return r, nil
+}
 
 // ReadRun reads the report of a run, or that of a lab out of the report of a suite: of several, the one of
 // that lab.

@@ -21,6 +21,7 @@ type server struct {
 	guard *guard
 	files fs.FS  // of the page
 	hubs  []*hub // of the lab; or of the reports, in their order
+	shown func() // called when the page is sent; may be nil
 
 	// There is a lab, and what follows, unless reports are shown.
 	lab                 *lab.Lab
@@ -58,7 +59,12 @@ func (s *server) handler() http.Handler {
 	})
 }
 
-func (s *server) page(w http.ResponseWriter, r *http.Request) { s.file(w, r, "index.html") }
+func (s *server) page(w http.ResponseWriter, r *http.Request) {
+	s.file(w, r, "index.html")
+	if s.shown != nil {
+		s.shown()
+	}
+}
 
 func (s *server) asset(w http.ResponseWriter, r *http.Request) {
 	s.file(w, r, "assets/"+r.PathValue("name"))

@@ -84,6 +84,15 @@ func (s *server) serve(ctx context.Context, params monitor.UI, over <-chan struc
 		listener.Close()
 		return false, fmt.Errorf("the output cannot be written: %w", err)
 	}
+	if params.Open && hasDesktop(os.Getenv) {
+		led, err := browse(s.guard.url(), stderr)
+		if err != nil {
+			fmt.Fprintf(stderr, "no browser was opened (%v): the URL is above\n", err)
+		} else {
+			s.shown = led
+			defer led()
+		}
+	}
 	return web.Serve(ctx, listener, s.handler(), over, farewell)
 }
 
