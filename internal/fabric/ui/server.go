@@ -33,6 +33,7 @@ type server struct {
 // handler answers those whom the guard admits.
 func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }) // as for a wrong secret
 	mux.HandleFunc("GET /{$}", s.page)
 	mux.HandleFunc("GET /assets/{name...}", s.asset)
 	mux.HandleFunc("GET /api/stream", s.stream)

@@ -1,0 +1,227 @@
+package ui
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ndklab/ndklab/internal/fabric/event"
+	"github.com/ndklab/ndklab/internal/fabric/live"
+)
+
+// A counted is a subject that counts how often it is looked at.
+type counted struct {
+	looks int
+	takes time.Duration
+	err   error
+	began []time.Time
+}
+
+func (c *counted) look(context.Context) (m *live.Map, s *live.Sample, err error) {
+	c.began = append(c.began, time.Now())
+	time.Sleep(c.takes)
+	if c.looks++; c.looks == 1 {
+		m = &live.Map{Lab: "l"}
+	}
+	if c.err != nil {
+		return m, nil, c.err
+	}
+	return m, &live.Sample{At: float64(c.looks)}, nil
+}
+
+// running has a hub run within a bubble of virtual time.
+func running(t *testing.T, c *counted, do func(h *hub)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		h := newHub(c)
+		ended := make(chan struct{})
+		go func() {
+			h.run(ctx)
+			close(ended)
+		}()
+		do(h)
+		stop()
+		<-ended
+	})
+}
+
+// A lab is looked at once a second while anybody watches, and not at all while nobody does.
+func TestNobodyWatches(t *testing.T) {
+	c := &counted{}
+	pass := func(d time.Duration) {
+		time.Sleep(d)
+		synctest.Wait()
+	}
+	running(t, c, func(h *hub) {
+		pass(time.Hour)
+		if c.looks != 0 {
+			t.Errorf("nobody watches, and the lab is asked %d times", c.looks)
+		}
+		leave := h.watch()
+		pass(10*time.Second - time.Millisecond)
+		if c.looks != 10 {
+			t.Errorf("in 10 s the lab is asked %d times", c.looks)
+		}
+		leaveToo := h.watch()
+		pass(10 * time.Second)
+		if c.looks != 20 {
+			t.Errorf("two watch, and the lab is asked %d times", c.looks)
+		}
+		leave()
+		pass(10 * time.Second)
+		if c.looks != 30 {
+			t.Errorf("one of two watches, and the lab is asked %d times", c.looks)
+		}
+		leaveToo()
+		pass(time.Hour)
+		if c.looks > 30 {
+			t.Errorf("nobody watches any more, and the lab is asked %d times", c.looks-30)
+		}
+		leave = h.watch()
+		pass(time.Millisecond)
+		if c.looks != 31 {
+			t.Errorf("somebody watches again, and the lab is asked %d times", c.looks-30)
+		}
+		leave()
+	})
+}
+
+// A lab that takes long to answer is left in peace for as long.
+func TestSlowLab(t *testing.T) {
+	c := &counted{takes: 3 * time.Second}
+	running(t, c, func(h *hub) {
+		defer h.watch()()
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+	})
+	for i := 1; i < len(c.began); i++ {
+		if between := c.began[i].Sub(c.began[i-1]); between != 6*time.Second {
+			t.Errorf("%v between looks", between)
+		}
+	}
+	if len(c.began) < 3 {
+		t.Errorf("%d looks", len(c.began))
+	}
+}
+
+// That a lab cannot be seen is told once, until it can be seen again.
+func TestUnseen(t *testing.T) {
+	c := &counted{err: errors.New("no answer")}
+	running(t, c, func(h *hub) {
+		defer h.watch()()
+		time.Sleep(10*time.Second + time.Millisecond)
+		synctest.Wait()
+		var p place
+		if got := all(&h.feed, &p); !strings.Contains(got, "the lab cannot be seen: no answer") || strings.Count(got, "no answer") != 1 {
+			t.Error(got)
+		}
+		c.err = nil
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		c.err = errors.New("none again")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if got := all(&h.feed, &p); strings.Count(got, "sample:") != 1 || strings.Count(got, "none again") != 1 {
+			t.Error(got)
+		}
+	})
+}
+
+// streamed connects to the stream of a hub.
+func streamed(t *testing.T, h *hub) *bufio.Scanner {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(h.stream))
+	ctx, cancel := context.WithCancel(t.Context())
+	r, err := http.NewRequestWithContext(ctx, "GET", s.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		resp.Body.Close()
+		s.Close()
+	})
+	if kind := resp.Header.Get("Content-Type"); kind != "text/event-stream" {
+		t.Errorf("Content-Type: %s", kind)
+	}
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 1<<20)
+	return lines
+}
+
+// until reads a stream to the line that has a text, and returns how many samples come by then.
+func until(t *testing.T, lines *bufio.Scanner, text string) (samples int) {
+	t.Helper()
+	for lines.Scan() {
+		if lines.Text() == "event: sample" {
+			samples++
+		}
+		if strings.Contains(lines.Text(), text) {
+			return samples
+		}
+	}
+	t.Fatalf("no %q, but the end: %v", text, lines.Err())
+	return 0
+}
+
+// A stream has the map, what is remembered, what comes, and the end.
+func TestStream(t *testing.T) {
+	h := newHub(nil)
+	h.tell(&live.Map{Lab: "a\nb"}, &live.Sample{At: 1})
+	h.event(event.Event{Kind: event.Marked, Text: "hello"})
+	lines := streamed(t, h)
+	var got []string
+	for range 9 {
+		lines.Scan()
+		got = append(got, lines.Text())
+	}
+	if got[0] != "event: map" || !strings.HasPrefix(got[1], `data: {"lab":"a\nb",`) || got[2] != "" || got[3] != "event: sample" || !strings.HasPrefix(got[4], `data: {"at":1,`) || got[6] != "event: event" || !strings.Contains(got[7], `"text":"hello"`) {
+		t.Errorf("%q", got)
+	}
+	h.tell(nil, &live.Sample{At: 2})
+	until(t, lines, `data: {"at":2,`)
+	h.end("it was taken down")
+	until(t, lines, `data: {"reason":"it was taken down"}`)
+	if lines.Scan(); lines.Scan() {
+		t.Errorf("after the end: %q", lines.Text())
+	}
+}
+
+// A client that does not read takes no memory, and keeps nobody else from reading. When it reads again it gets the newest sample.
+func TestSlowClient(t *testing.T) {
+	const samples, sampleBytes = 3000, 64 << 10
+	h := newHub(nil)
+	h.tell(&live.Map{Lab: "l"}, nil)
+	slow, fast := streamed(t, h), streamed(t, h)
+	until(t, slow, `"lab":"l"`)
+	until(t, fast, `"lab":"l"`)
+	large := strings.Repeat("x", sampleBytes)
+	for i := range samples {
+		h.tell(nil, &live.Sample{At: float64(i), State: large})
+		if until(t, fast, fmt.Sprintf(`data: {"at":%d,`, i)) != 1 {
+			t.Fatal("a sample is missing")
+		}
+	}
+	runtime.GC()
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	if memory.HeapAlloc > 2*mostBytes {
+		t.Errorf("%d MiB are in use, %d MiB were streamed", memory.HeapAlloc>>20, samples*sampleBytes>>20)
+	}
+	if got := until(t, slow, fmt.Sprintf(`data: {"at":%d,`, samples-1)); got > samples/3 {
+		t.Errorf("the slow client got %d samples", got)
+	}
+}
