@@ -36,16 +36,7 @@ func up(t testing.TB, nodes int) string {
 		t.Skip("labs cannot run here: ndklab doctor says why")
 	}
 	lab := fmt.Sprintf("met-%d-%d", os.Getpid(), nodes)
-	text := fmt.Sprintf("name: %s\nseed: 1\ntopology:\n  defaults: {link: {delay: 50us, rate: 1gbit, overrun: allow}}\n  nodes:\n    s: {kind: switch}\n", lab)
-	links := "  links:\n"
-	for i := range nodes {
-		text += fmt.Sprintf("    h%d:\n", i)
-		links += fmt.Sprintf("    - endpoints: [\"h%d:eth0\", \"s:p%d\"]\n", i, i)
-	}
-	file := filepath.Join(t.TempDir(), "lab.ndklab.yaml")
-	if err := os.WriteFile(file, []byte(text+links), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	file := fileOf(t, lab, nodes)
 	if out, err := exec.Command(filepath.Join(bin, "ndklab"), "up", file).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -57,7 +48,23 @@ func up(t testing.TB, nodes int) string {
 	return lab
 }
 
-// A command is `ndklab metrics`.
+// fileOf returns the file of a lab.
+func fileOf(t testing.TB, lab string, nodes int) string {
+	t.Helper()
+	text := fmt.Sprintf("name: %s\nseed: 1\ntopology:\n  defaults: {link: {delay: 50us, rate: 1gbit, overrun: allow}}\n  nodes:\n    s: {kind: switch}\n", lab)
+	links := "  links:\n"
+	for i := range nodes {
+		text += fmt.Sprintf("    h%d:\n", i)
+		links += fmt.Sprintf("    - endpoints: [\"h%d:eth0\", \"s:p%d\"]\n", i, i)
+	}
+	file := filepath.Join(t.TempDir(), "lab.ndklab.yaml")
+	if err := os.WriteFile(file, []byte(text+links), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// A command is ndklab's that goes on.
 type command struct {
 	*exec.Cmd
 	stdout *bufio.Reader
@@ -66,7 +73,7 @@ type command struct {
 
 func start(t testing.TB, args ...string) *command {
 	t.Helper()
-	c := &command{Cmd: exec.CommandContext(t.Context(), filepath.Join(bin, "ndklab"), append([]string{"metrics"}, args...)...)}
+	c := &command{Cmd: exec.CommandContext(t.Context(), filepath.Join(bin, "ndklab"), args...)}
 	c.Stderr = &c.stderr
 	stdout, err := c.StdoutPipe()
 	if err != nil {
@@ -106,7 +113,7 @@ func (c *command) ends(t testing.TB, code int, said string) {
 func TestCommand(t *testing.T) {
 	lab := up(t, 2)
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
-		c := start(t, lab, "--listen", "127.0.0.1:0")
+		c := start(t, "metrics", lab, "--listen", "127.0.0.1:0")
 		url := c.url(t)
 		resp, err := http.Get(url)
 		if err != nil || resp.StatusCode != http.StatusOK {
@@ -119,7 +126,7 @@ func TestCommand(t *testing.T) {
 			t.Errorf("%v: %v", err, families)
 		}
 		address := strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/metrics")
-		start(t, lab, "--listen", address).ends(t, 3, "ndklab: --listen "+address+": listen tcp "+address+": bind: address already in use; expected an address of this machine and a port that is free")
+		start(t, "metrics", lab, "--listen", address).ends(t, 3, "ndklab: --listen "+address+": listen tcp "+address+": bind: address already in use; expected an address of this machine and a port that is free")
 		if err := c.Process.Signal(signal); err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +139,7 @@ func TestCommand(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), fmt.Sprintf("\nndklab_lab_ready{lab=%q} 1\n", lab)) {
 		t.Errorf("%v\n%s", err, out)
 	}
-	start(t, "nosuchlab").ends(t, 2, "ndklab: lab nosuchlab is not up (")
+	start(t, "metrics", "nosuchlab").ends(t, 2, "ndklab: lab nosuchlab is not up (")
 
 	if os.Geteuid() == 0 { // nobody sees root's labs
 		c := exec.Command(filepath.Join(bin, "ndklab"), "metrics", lab, "--once")
@@ -193,7 +200,7 @@ func scrapeAll(t testing.TB, url string) time.Duration {
 func TestManyNodes(t *testing.T) {
 	need.Time(t)
 	lab := up(t, manyNodes)
-	c := start(t, lab, "--listen", "127.0.0.1:0")
+	c := start(t, "metrics", lab, "--listen", "127.0.0.1:0")
 	scrapeAll(t, c.url(t))
 	if err := c.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
@@ -204,7 +211,7 @@ func TestManyNodes(t *testing.T) {
 // BenchmarkManyNodes measures a scrape of a large lab, also the quickest of many, since the machine may have other things to do.
 func BenchmarkManyNodes(b *testing.B) {
 	lab := up(b, manyNodes)
-	c := start(b, lab, "--listen", "127.0.0.1:0")
+	c := start(b, "metrics", lab, "--listen", "127.0.0.1:0")
 	url := c.url(b)
 	least := time.Hour
 	for b.Loop() {
