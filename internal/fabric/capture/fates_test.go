@@ -19,6 +19,7 @@ import (
 // recorded says what a file has of a packet.
 type recorded struct {
 	Interface string
+	Sent      bool // rather than received
 	Length    int
 	Comment   string
 }
@@ -36,7 +37,10 @@ func readRecords(t *testing.T, file []byte) (all []recorded) {
 		must(t, err)
 		iface, err := r.Interface(info.InterfaceIndex)
 		must(t, err)
-		p := recorded{Interface: iface.Name, Length: info.Length}
+		p := recorded{Interface: iface.Name, Sent: options.Flags.Direction == pcapgo.NgEpbFlagDirectionOutbound, Length: info.Length}
+		if !p.Sent && options.Flags.Direction != pcapgo.NgEpbFlagDirectionInbound {
+			t.Errorf("packet %d has direction %d", len(all)+1, options.Flags.Direction)
+		}
 		if len(options.Comments) > 0 {
 			p.Comment = options.Comments[0]
 		}
@@ -97,8 +101,9 @@ func TestFates(t *testing.T) {
 	}
 	full, last := len(packets[0]), len(packets[perSuper-1])
 	want := []recorded{
-		{"near", full, "dropped: loss"}, {"near", full, "duplicated, delayed 150us"}, {"near", full, "delayed 1ms"}, {"near", full, ""}, {"near", last, "dropped: queue full"},
-		{"far", full, ""}, {"far", full, ""}, {"far", full, ""}, {"far", full, ""}, {"far", last, ""},
+		{"near", true, full, "dropped: loss"}, {"near", true, full, "duplicated, delayed 150us"}, {"near", true, full, "delayed 1ms"}, {"near", true, full, ""},
+		{"near", true, last, "dropped: queue full"},
+		{"far", false, full, ""}, {"far", false, full, ""}, {"far", false, full, ""}, {"far", false, full, ""}, {"far", false, last, ""},
 	}
 	got := readRecords(t, file.Bytes())
 	slices.SortStableFunc(got, func(a, b recorded) int { return strings.Compare(b.Interface, a.Interface) }) // the clock may not tell near from far

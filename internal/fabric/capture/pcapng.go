@@ -23,6 +23,11 @@ const (
 	optionStop        = 3  // isb_endtime
 	optionReceived    = 4  // isb_ifrecv
 	optionDropped     = 5  // isb_ifdrop
+	optionFlags       = 2  // of a packet: epb_flags
+
+	// The lowest bits of the flags of a packet.
+	flagReceived = 1
+	flagSent     = 2
 )
 
 // blocks are the blocks of a pcapng section, made one after the other. They are
@@ -62,8 +67,8 @@ func (n *blocks) section(interfaces []string, filter string) {
 }
 
 // packet adds a packet of an interface with its time, in ns since 1970, and its
-// length; data is what was captured of it.
-func (n *blocks) packet(iface int, stamp int64, length int, data []byte, comment string) {
+// length; data is what was captured of it. sent says that it left through the interface.
+func (n *blocks) packet(iface int, stamp int64, length int, data []byte, sent bool, comment string) {
 	n.begin(blockPacket)
 	n.uint32(uint32(iface))
 	n.time(stamp)
@@ -71,10 +76,17 @@ func (n *blocks) packet(iface int, stamp int64, length int, data []byte, comment
 	n.uint32(uint32(length))
 	n.bytes = append(n.bytes, data...)
 	n.pad()
+	n.uint16(optionFlags)
+	n.uint16(4)
+	if sent {
+		n.uint32(flagSent)
+	} else {
+		n.uint32(flagReceived)
+	}
 	if comment != "" {
 		n.option(optionComment, comment)
-		n.option(optionEnd, "")
 	}
+	n.option(optionEnd, "")
 	n.end()
 }
 

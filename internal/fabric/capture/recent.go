@@ -241,7 +241,7 @@ func WriteRecent(w io.Writer, all []*Recent) error {
 	out.section(names, "")
 	for i := range frames {
 		f := &frames[i]
-		out.packet(f.source, f.stamp, f.length, f.data, f.comment)
+		out.packet(f.source, f.stamp, f.length, f.data, false, f.comment)
 		if len(out.bytes) < bufferSize {
 			continue
 		}

@@ -68,6 +68,7 @@ type held struct {
 	length  int    // of which data is what is recorded
 	data    []byte // in slab
 	slab    *slab
+	sent    bool // through the interface
 	comment string
 	key     uint64 // by which it waits for its decision in pairs; 0: it does not
 	next    *held  // there
@@ -260,7 +261,7 @@ func (r *recorder) frame(source int, raw []byte, t *taken, now int64) {
 			snapped = packet[:min(len(packet), r.options.Snaplen)]
 		}
 		h := r.waiting[source].add(snapped, stamp)
-		h.source, h.since, h.length = source, now, len(packet)
+		h.source, h.since, h.length, h.sent = source, now, len(packet), t.sent
 		if t.sent && r.sources[source].Tap != nil {
 			r.pairs.packet(h, signature(source, packet, len(packet)))
 		}
@@ -377,7 +378,7 @@ func (r *recorder) write(end bool) (enough bool) {
 		r.pairs.giveUp(h)
 		counts := &r.counts[h.source]
 		if len(r.made.bytes) < bufferSize || r.pass(end) {
-			r.made.packet(h.source, h.stamp, h.length, h.data, r.marked(h.stamp, h.comment))
+			r.made.packet(h.source, h.stamp, h.length, h.data, h.sent, r.marked(h.stamp, h.comment))
 			counts.Packets++
 			r.written++
 		} else {
