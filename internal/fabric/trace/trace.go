@@ -17,14 +17,14 @@ type Packet struct {
 	Frame   []byte // the beginning of it, from the Ethernet header on
 }
 
-// keptLength bounds the bytes of a packet that are kept: the headers of any RoCEv2 packet, and the header of a datagram of connection
+// KeptLength bounds the bytes of a packet that are kept: the headers of any RoCEv2 packet, and the header of a datagram of connection
 // management.
-const keptLength = 128
+const KeptLength = 128
 
 // kept is a Packet in a Ring.
 type kept struct {
 	Packet
-	bytes [keptLength]byte // of which Frame is the beginning
+	bytes [KeptLength]byte // of which Frame is the beginning
 }
 
 // A Ring has the last packets of a link. It is for one goroutine at a time.
