@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -221,10 +222,10 @@ func TestChanges(t *testing.T) {
 // A message is one of a stream.
 type message struct{ kind, data string }
 
-// stream returns what the page is sent, until it is nil.
-func (p page) stream(t testing.TB) func() *message {
+// stream returns what the page is sent of the lab, or of a run, until it is nil.
+func (p page) stream(t testing.TB, run int) func() *message {
 	t.Helper()
-	resp, err := http.Get(string(p) + "api/stream")
+	resp, err := http.Get(string(p) + "api/stream?run=" + strconv.Itoa(run))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +264,7 @@ func await(t testing.TB, next func() *message, wanted func(m *message) bool) {
 func TestStream(t *testing.T) {
 	lab := up(t, 2)
 	c, p := openPage(t, lab)
-	next := p.stream(t)
+	next := p.stream(t, 0)
 	var m live.Map
 	await(t, next, func(got *message) bool { return got.kind == "map" && json.Unmarshal([]byte(got.data), &m) == nil })
 	if len(m.Nodes) != 3 || len(m.Links) != 2 || m.Lab != lab {
@@ -387,7 +388,7 @@ func TestDownload(t *testing.T) {
 	}
 	cancel()
 	_ = pinging.Wait() // it was killed
-	next := p.stream(t)
+	next := p.stream(t, 0)
 	await(t, next, func(m *message) bool {
 		return m.kind == "event" && strings.Contains(m.data, "capture of h0:eth0 is over")
 	})
@@ -487,7 +488,7 @@ func TestUICommand(t *testing.T) {
 	lab := up(t, 2)
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGKILL} {
 		c, p := openPage(t, lab)
-		next := p.stream(t)
+		next := p.stream(t, 0)
 		await(t, next, func(m *message) bool { return m.kind == "sample" })
 		address := strings.TrimPrefix(p.origin(), "http://")
 		start(t, "ui", lab, "--no-open", "--listen", address).ends(t, 3, "ndklab: --listen "+address+": listen tcp "+address+": bind: address already in use; expected an address of this machine and a port that is free")
@@ -613,4 +614,114 @@ func TestBrowser(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Packets and sequences of queue pairs come from captures, which go on while the page asks.
+func TestPackets(t *testing.T) {
+	lab := up(t, 2)
+	_, p := openPage(t, lab)
+	var packets struct {
+		Rows []struct {
+			From, Opcode string
+			PSN          *uint32
+		}
+		Error string
+	}
+	if status := p.ask(t, "GET", "api/packets/h0:eth0", nil, &packets); status != http.StatusOK || packets.Rows == nil {
+		t.Fatalf("%d %+v", status, packets)
+	}
+	p.change(t, &live.Change{Act: "perf", Node: "h0", To: "h1", Settings: []string{"test=write-bw", "duration=10s", "rate=10mbit"}})
+	written := func() bool {
+		for _, row := range packets.Rows {
+			if row.From == "h0:eth0" && strings.Contains(row.Opcode, "WRITE") && row.PSN != nil {
+				return true
+			}
+		}
+		return false
+	}
+	for !written() { // each answer waits for nothing but the machine
+		if status := p.ask(t, "GET", "api/packets/h0:eth0?n=50", nil, &packets); status != http.StatusOK || len(packets.Rows) > 50 {
+			t.Fatalf("%d %d rows %s", status, len(packets.Rows), packets.Error)
+		}
+	}
+	var node struct {
+		Connections []struct {
+			QPN   uint32
+			State string
+		}
+	}
+	p.ask(t, "GET", "api/node/h0", nil, &node)
+	var qpn uint32
+	for _, c := range node.Connections {
+		qpn = max(qpn, c.QPN)
+	}
+	if qpn == 0 {
+		t.Fatalf("%+v", node)
+	}
+	var sequence struct {
+		From   struct{ QPN uint32 }
+		Points []struct{ Kind string }
+	}
+	for kinds := map[string]bool{}; !kinds["data"] || !kinds["ack"]; {
+		if status := p.ask(t, "GET", fmt.Sprintf("api/sequence/h0/%d", qpn), nil, &sequence); status != http.StatusOK {
+			t.Fatalf("%d %+v", status, sequence)
+		}
+		for _, point := range sequence.Points {
+			kinds[point.Kind] = true
+		}
+	}
+	for path, want := range map[string]string{
+		"api/packets/h0:eth0?n=0":  "n=0: expected a number from 1 to 5000",
+		"api/packets/h9:eth0":      `has no link with the endpoint "h9:eth0"`,
+		"api/sequence/h0/16777216": `QPN "16777216": expected a number of 24 bits`,
+		"api/sequence/h9/7":        `no node "h9"`,
+	} {
+		if status := p.ask(t, "GET", path, nil, &packets); status != http.StatusBadRequest || !strings.Contains(packets.Error, want) {
+			t.Errorf("%s: %d %q, want %q", path, status, packets.Error, want)
+		}
+	}
+}
+
+// Reports of runs are played back, two of them beside each other. There is no lab, and nothing to be changed.
+func TestReports(t *testing.T) {
+	folder := t.TempDir()
+	text := "seed: 1\ntopology:\n  nodes: {a: {}, b: {}}\n  links: [{endpoints: [\"a:eth0\", \"b:eth0\"], delay: 1ms, rate: 1gbit}]\nworkloads: [{name: w, operation: write, from: a, to: b, size: 64KiB, duration: 300ms}]\n"
+	var reports []string
+	for _, name := range []string{"before", "after"} {
+		file, report := filepath.Join(folder, name+".ndklab.yaml"), filepath.Join(folder, name+".json")
+		if err := errors.Join(os.WriteFile(file, []byte(text), 0o644), os.WriteFile(report, []byte(ndklab(t, "run", file, "--name", name, "--simulate", "-o", "json")), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		reports = append(reports, report)
+	}
+	c, p := openPage(t, reports...)
+	for run, name := range []string{"before", "after"} {
+		next := p.stream(t, run)
+		var m live.Map
+		if first := next(); first == nil || first.kind != "map" || json.Unmarshal([]byte(first.data), &m) != nil || m.Lab != name || !m.Replay || m.Runs != 2 || len(m.Nodes) != 2 {
+			t.Errorf("%d: %+v, %+v", run, first, m)
+		}
+		await(t, next, func(got *message) bool { return got.kind == "sample" && strings.Contains(got.data, `"workloads":[{`) })
+	}
+	r, err := http.NewRequestWithContext(t.Context(), "POST", string(p)+"api/change", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Origin", p.origin())
+	if resp, err := http.DefaultClient.Do(r); err != nil || resp.StatusCode != http.StatusNotFound {
+		t.Errorf("%v, %+v", err, resp)
+	} else {
+		resp.Body.Close()
+	}
+	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	c.ends(t, 0, "")
+
+	nonsense := filepath.Join(folder, "nonsense.json")
+	if err := os.WriteFile(nonsense, []byte("{}"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	start(t, "ui", reports[0], nonsense).ends(t, 2, "ndklab: "+nonsense+": no report: it has neither workloads nor labs; expected what `ndklab run -o json` prints")
+	start(t, "ui", filepath.Join(folder, "missing.json")).ends(t, 2, "ndklab: there is no file "+filepath.Join(folder, "missing.json"))
 }

@@ -28,6 +28,7 @@ type numbered struct {
 
 // A feed has what is remembered. Its owner guards it.
 type feed struct {
+	whole   bool     // all is remembered: it is of a run that is over
 	last    uint64   // number of the last message of any kind
 	mapping numbered // number 0: there is none yet
 	samples []numbered
@@ -56,7 +57,7 @@ func (f *feed) setMap(data []byte) {
 func (f *feed) addSample(data []byte) {
 	f.samples = append(f.samples, f.number("sample", data))
 	f.bytes += len(data)
-	for len(f.samples) > mostSamples || f.bytes > mostBytes && len(f.samples) > 1 {
+	for !f.whole && (len(f.samples) > mostSamples || f.bytes > mostBytes && len(f.samples) > 1) {
 		f.bytes -= len(f.samples[0].data)
 		f.samples[0].data = nil
 		f.samples = f.samples[1:]
@@ -65,7 +66,7 @@ func (f *feed) addSample(data []byte) {
 
 func (f *feed) addEvent(data []byte) {
 	f.events = append(f.events, f.number("event", data))
-	if len(f.events) > mostEvents {
+	if !f.whole && len(f.events) > mostEvents {
 		f.events[0].data = nil
 		f.events = f.events[1:]
 	}

@@ -46,8 +46,7 @@ func (h *hub) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		h.tell(m, s)
-		if err != nil && !failed {
+		if err = errors.Join(err, h.tell(m, s)); err != nil && !failed {
 			h.warn(err)
 		}
 		failed = err != nil
@@ -110,16 +109,25 @@ func (h *hub) change(do func(f *feed)) {
 	h.news = make(chan struct{})
 }
 
-// tell tells of a map and a sample; of what is nil there is nothing new.
-func (h *hub) tell(m *live.Map, s *live.Sample) {
+// tell tells of a map and a sample; of what is nil there is nothing new. It fails for figures that are no numbers.
+func (h *hub) tell(m *live.Map, s *live.Sample) error {
+	mapping, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	sample, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
 	h.change(func(f *feed) {
 		if m != nil {
-			f.setMap(encode(m))
+			f.setMap(mapping)
 		}
 		if s != nil {
-			f.addSample(encode(s))
+			f.addSample(sample)
 		}
 	})
+	return nil
 }
 
 // event tells of something that happened in the lab.
@@ -138,7 +146,7 @@ func (h *hub) end(reason string) {
 	h.change(func(f *feed) { f.end(encode(map[string]string{"reason": reason})) })
 }
 
-// encode returns what v is in JSON. Types of package live and event have nothing that JSON cannot express.
+// encode returns what a value of texts and whole numbers is in JSON, which can express all of them.
 func encode(v any) []byte {
 	data, err := json.Marshal(v)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -180,7 +181,13 @@ func until(t *testing.T, lines *bufio.Scanner, text string) (samples int) {
 // A stream has the map, what is remembered, what comes, and the end.
 func TestStream(t *testing.T) {
 	h := newHub(nil)
-	h.tell(&live.Map{Lab: "a\nb"}, &live.Sample{At: 1})
+	tell := func(m *live.Map, s *live.Sample) {
+		t.Helper()
+		if err := h.tell(m, s); err != nil {
+			t.Error(err)
+		}
+	}
+	tell(&live.Map{Lab: "a\nb"}, &live.Sample{At: 1})
 	h.event(event.Event{Kind: event.Marked, Text: "hello"})
 	lines := streamed(t, h)
 	var got []string
@@ -191,7 +198,7 @@ func TestStream(t *testing.T) {
 	if got[0] != "event: map" || !strings.HasPrefix(got[1], `data: {"lab":"a\nb",`) || got[2] != "" || got[3] != "event: sample" || !strings.HasPrefix(got[4], `data: {"at":1,`) || got[6] != "event: event" || !strings.Contains(got[7], `"text":"hello"`) {
 		t.Errorf("%q", got)
 	}
-	h.tell(nil, &live.Sample{At: 2})
+	tell(nil, &live.Sample{At: 2})
 	until(t, lines, `data: {"at":2,`)
 	h.end("it was taken down")
 	until(t, lines, `data: {"reason":"it was taken down"}`)
@@ -204,14 +211,15 @@ func TestStream(t *testing.T) {
 func TestSlowClient(t *testing.T) {
 	const samples, sampleBytes = 3000, 64 << 10
 	h := newHub(nil)
-	h.tell(&live.Map{Lab: "l"}, nil)
+	if err := h.tell(&live.Map{Lab: "l"}, nil); err != nil {
+		t.Fatal(err)
+	}
 	slow, fast := streamed(t, h), streamed(t, h)
 	until(t, slow, `"lab":"l"`)
 	until(t, fast, `"lab":"l"`)
 	large := strings.Repeat("x", sampleBytes)
 	for i := range samples {
-		h.tell(nil, &live.Sample{At: float64(i), State: large})
-		if until(t, fast, fmt.Sprintf(`data: {"at":%d,`, i)) != 1 {
+		if err := h.tell(nil, &live.Sample{At: float64(i), State: large}); err != nil || until(t, fast, fmt.Sprintf(`data: {"at":%d,`, i)) != 1 {
 			t.Fatal("a sample is missing")
 		}
 	}
@@ -223,5 +231,35 @@ func TestSlowClient(t *testing.T) {
 	}
 	if got := until(t, slow, fmt.Sprintf(`data: {"at":%d,`, samples-1)); got > samples/3 {
 		t.Errorf("the slow client got %d samples", got)
+	}
+}
+
+// Figures that are no numbers are an error, and nothing is sent of them.
+func TestNoNumber(t *testing.T) {
+	h := newHub(nil)
+	if err := h.tell(&live.Map{}, &live.Sample{At: math.NaN()}); err == nil || h.feed.last != 0 {
+		t.Errorf("%v, %+v", err, h.feed)
+	}
+}
+
+// Of runs that are over there is everything at once, in their order, for each who looks and however many samples there are.
+func TestReplayed(t *testing.T) {
+	r := &live.Replay{Map: &live.Map{Lab: "l"}, Events: []event.Event{{Kind: event.Marked, Text: "hello"}}}
+	for i := range 2 * mostSamples {
+		r.Samples = append(r.Samples, &live.Sample{At: float64(i)})
+	}
+	h, err := replayed(r, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		got := all(&h.feed, new(place))
+		if !strings.HasPrefix(got, `map:{"lab":"l","seed":0,"runs":2,`) || strings.Count(got, "sample:") != len(r.Samples) || !strings.Contains(got, "hello") {
+			t.Errorf("%.100s: %d samples", got, strings.Count(got, "sample:"))
+		}
+	}
+	r.Samples[1].At = math.Inf(1)
+	if _, err := replayed(r, 1); err == nil {
+		t.Error("it has a figure that is no number")
 	}
 }

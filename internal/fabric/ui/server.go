@@ -11,6 +11,7 @@ import (
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/actions"
 	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/trace/watch"
 )
 
 // mostBody bounds the body of a request, in bytes.
@@ -26,6 +27,7 @@ type server struct {
 	// There is a lab, and what follows, unless reports are shown.
 	lab                 *lab.Lab
 	actions             *actions.Actions
+	watch               *watch.Watch
 	terminals, captures slots
 	alive               context.Context // ends with the server
 }
@@ -41,6 +43,8 @@ func (s *server) handler() http.Handler {
 		mux.HandleFunc("GET /api/node/{node}", s.node)
 		mux.HandleFunc("GET /api/link/{endpoint}", s.link)
 		mux.HandleFunc("GET /api/capture/{endpoint}", s.capture)
+		mux.HandleFunc("GET /api/packets/{endpoint}", s.packets)
+		mux.HandleFunc("GET /api/sequence/{node}/{qpn}", s.sequence)
 		mux.HandleFunc("GET /api/terminal/{node}", s.terminal)
 		mux.HandleFunc("POST /api/change", s.change)
 		mux.HandleFunc("GET /api/undo", s.undo)

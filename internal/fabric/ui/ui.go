@@ -19,7 +19,10 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/capture"
 	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/lab"
+	"github.com/ndklab/ndklab/internal/fabric/live"
 	"github.com/ndklab/ndklab/internal/fabric/monitor"
+	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/internal/fabric/trace/watch"
 	"github.com/ndklab/ndklab/internal/fabric/ui/page"
 	"github.com/ndklab/ndklab/internal/fabric/web"
 )
@@ -27,8 +30,53 @@ import (
 // farewell is the time that pages have to hear of the end.
 const farewell = time.Second
 
-// Show serves the page of a lab, or of reports, until the lab or ctx ends.
+// Show serves the page of a lab until that or ctx ends, or of reports until ctx ends.
 func Show(ctx context.Context, params monitor.UI) error {
+	if params.Reports != nil {
+		return showRuns(ctx, params)
+	}
+	return showLab(ctx, params)
+}
+
+// showRuns shows runs that are over.
+func showRuns(ctx context.Context, params monitor.UI) error {
+	s := &server{files: page.Files()}
+	for _, file := range params.Reports {
+		run, err := report.ReadRunFile(file)
+		if err != nil {
+			return err
+		}
+		h, err := replayed(live.ReplayOf(run), len(params.Reports))
+		if err != nil {
+			return control.Errorf(control.Usage, "%s: %v", file, err)
+		}
+		defer context.AfterFunc(ctx, func() { h.end(uiEnded) })()
+		s.hubs = append(s.hubs, h)
+	}
+	_, err := s.serve(ctx, params, nil, os.Stdout, os.Stderr)
+	return err
+}
+
+// uiEnded is why a page ends whose lab goes on.
+const uiEnded = "`ndklab ui` has ended"
+
+// replayed returns a hub that has all of a replay at once, one of several.
+func replayed(r *live.Replay, runs int) (*hub, error) {
+	h := newHub(nil)
+	h.feed.whole = true
+	r.Map.Runs = runs
+	err := h.tell(r.Map, nil)
+	for i := range r.Events {
+		h.event(r.Events[i])
+	}
+	for _, sample := range r.Samples {
+		err = errors.Join(err, h.tell(nil, sample))
+	}
+	return h, err
+}
+
+// showLab shows a lab that goes on.
+func showLab(ctx context.Context, params monitor.UI) error {
 	l, err := lab.Open(ctx, params.Lab)
 	if err != nil {
 		return err
@@ -54,12 +102,14 @@ func Show(ctx context.Context, params monitor.UI) error {
 			h.end(endOf(l, params.Lab).Error())
 			close(over)
 		case <-looking.Done():
-			h.end("`ndklab ui` has ended")
+			h.end(uiEnded)
 		}
 	})
+	packets := watch.New(l, time.Now().Add(-time.Duration(l.Info().Up*float64(time.Second))))
+	defer packets.Close()
 	s := &server{
 		files: page.Files(), hubs: []*hub{h},
-		lab: l, actions: actions.New(looking, l), terminals: make(slots, mostTerminals), captures: make(slots, mostCaptures), alive: looking,
+		lab: l, actions: actions.New(looking, l), watch: packets, terminals: make(slots, mostTerminals), captures: make(slots, mostCaptures), alive: looking,
 	}
 	ended, err := s.serve(ctx, params, over, os.Stdout, os.Stderr)
 	stop()
