@@ -73,6 +73,12 @@ type command struct {
 
 func start(t testing.TB, args ...string) *command {
 	t.Helper()
+	return startAs(t, func(*exec.Cmd) {}, args...)
+}
+
+// startAs is start of a command that as changes before.
+func startAs(t testing.TB, as func(*exec.Cmd), args ...string) *command {
+	t.Helper()
 	c := &command{Cmd: exec.CommandContext(t.Context(), filepath.Join(bin, "ndklab"), args...)}
 	c.Stderr = &c.stderr
 	stdout, err := c.StdoutPipe()
@@ -80,6 +86,7 @@ func start(t testing.TB, args ...string) *command {
 		t.Fatal(err)
 	}
 	c.stdout = bufio.NewReader(stdout)
+	as(c.Cmd)
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -143,9 +150,7 @@ func TestCommand(t *testing.T) {
 
 	if os.Geteuid() == 0 { // nobody sees root's labs
 		c := exec.Command(filepath.Join(bin, "ndklab"), "metrics", lab, "--once")
-		home := ownedByNobody(t)
-		c.Dir, c.Env = "/", append(os.Environ(), "HOME="+home, "TMPDIR="+home, "XDG_RUNTIME_DIR=")
-		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		asNobody(c, ownedByNobody(t))
 		out, err := c.CombinedOutput()
 		if c.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), "lab "+lab+" is not up") {
 			t.Errorf("%v\n%s", err, out)
@@ -154,6 +159,12 @@ func TestCommand(t *testing.T) {
 }
 
 const nobody = 65534
+
+// asNobody has a command be nobody's, with a home.
+func asNobody(c *exec.Cmd, home string) {
+	c.Dir, c.Env = "/", append(os.Environ(), "HOME="+home, "TMPDIR="+home, "XDG_RUNTIME_DIR=")
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+}
 
 // ownedByNobody returns a folder of nobody's for the time of the test.
 func ownedByNobody(t *testing.T) string {

@@ -725,3 +725,47 @@ func TestReports(t *testing.T) {
 	start(t, "ui", reports[0], nonsense).ends(t, 2, "ndklab: "+nonsense+": no report: it has neither workloads nor labs; expected what `ndklab run -o json` prints")
 	start(t, "ui", filepath.Join(folder, "missing.json")).ends(t, 2, "ndklab: there is no file "+filepath.Join(folder, "missing.json"))
 }
+
+// An ordinary user has a page of his own labs, and changes them. Labs of others are none to him.
+func TestOrdinaryUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("this is an ordinary user already, as whom all tests run")
+	}
+	roots, home := up(t, 2), ownedByNobody(t)
+	as := func(c *exec.Cmd) { asNobody(c, home) }
+	nobodys := func(args ...string) string {
+		t.Helper()
+		c := exec.CommandContext(t.Context(), filepath.Join(bin, "ndklab"), args...)
+		as(c)
+		out, err := c.CombinedOutput()
+		if args[0] == "up" && c.ProcessState.ExitCode() == 3 {
+			t.Skipf("an ordinary user has no labs here: %s", out)
+		}
+		if err != nil {
+			t.Fatalf("%q: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	lab := roots + "-n"
+	text, err := os.ReadFile(fileOf(t, lab, 2))
+	file := filepath.Join(home, "lab.ndklab.yaml")
+	if err = errors.Join(err, os.WriteFile(file, text, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	startAs(t, as, "ui", roots).ends(t, 2, "ndklab: lab "+roots+" is not up (")
+	nobodys("up", file)
+	defer nobodys("down", lab)
+	c := startAs(t, as, "ui", file, "--no-open")
+	p := page(c.url(t))
+	if d := p.change(t, &live.Change{Act: "set", Endpoint: "h0:eth0", Settings: []string{"loss=7%"}}); d.Command != "ndklab link set "+lab+"/h0:eth0 loss=7%" {
+		t.Errorf("%+v", d)
+	}
+	if shown := nobodys("link", "show", lab); strings.Count(shown, "loss=7%") != 2 {
+		t.Errorf("%s", shown)
+	}
+	start(t, "ui", lab).ends(t, 2, "ndklab: lab "+lab+" is not up (")
+	if err := c.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	c.ends(t, 0, "")
+}
