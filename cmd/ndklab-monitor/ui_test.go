@@ -299,7 +299,12 @@ func TestStream(t *testing.T) {
 	if err := down.Start(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, next, func(got *message) bool { return got.kind == "ended" && json.Unmarshal([]byte(got.data), &ended) == nil })
+	await(t, next, func(got *message) bool {
+		if strings.Contains(got.data, "cannot be seen") {
+			t.Errorf("beside the end: %s", got.data)
+		}
+		return got.kind == "ended" && json.Unmarshal([]byte(got.data), &ended) == nil
+	})
 	if want := "lab " + lab + " was taken down"; ended.Reason != want {
 		t.Errorf("%q, want %q", ended.Reason, want)
 	}

@@ -209,7 +209,7 @@ func (t *labTarget) set(ctx context.Context, c *live.Change, settings ...string)
 	return of + ": " + change.String(), t.Links.Set(ctx, c.Endpoint, c.From, change)
 }
 
-// measure starts a workload, and returns when it has begun, or why it has not. The lab's events say what comes of it. It is a
+// measure starts a workload, and returns when it has begun, or why it has not. What comes of it, failures too, the lab's events say. It is a
 // client of the lab for itself: another watches the lab's events.
 func (t *labTarget) measure(ctx context.Context, c *live.Change) (text string, err error) {
 	_, settings, err := c.Perf()

@@ -18,6 +18,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
@@ -110,15 +111,18 @@ func find() (string, error) {
 }
 
 // Main is the program: it has show do what Run asks for, and returns its exit code. show ends when its
-// context does.
+// context does, and is waited for.
 func Main(version string, show func(context.Context, Params) error) int {
 	// A terminal's Ctrl-C is for who started it, whose end of the channel tells.
 	signal.Ignore(unix.SIGINT, unix.SIGTERM)
 	var requests control.Mux
+	var showing sync.Mutex // held while show goes on
 	methodShow.Handle(&requests, func(ctx context.Context, _ *control.Request, params Params) error {
 		if params.Version != version {
 			return control.Errorf(control.Unable, "%s is of version %s, ndklab of version %s: `make build` builds both", Program, version, params.Version)
 		}
+		showing.Lock()
+		defer showing.Unlock()
 		return show(ctx, params)
 	})
 	conn, err := control.FromFile(os.NewFile(channelFD, "channel"), requests.Serve)
@@ -127,5 +131,6 @@ func Main(version string, show func(context.Context, Params) error) int {
 		return 2
 	}
 	conn.Wait()
+	showing.Lock() // for good: what has not begun does not begin any more
 	return 0
 }

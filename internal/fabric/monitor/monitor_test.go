@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -33,6 +34,10 @@ func show(ctx context.Context, params Params) error {
 			return err
 		}
 		<-ctx.Done()
+		runtime.Gosched() // whoever does not wait has ended by now
+		if _, err := os.Stdout.WriteString("gone\n"); err != nil {
+			return err
+		}
 		return ctx.Err()
 	case "ends":
 		return control.Errorf(control.Usage, "lab ends was taken down at %s", params.Metrics.Listen)
@@ -82,11 +87,11 @@ func (w writer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// The program ends with the context of who runs it.
+// The program ends with the context of who runs it, in good order.
 func TestInterrupt(t *testing.T) {
 	install(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	said, ended := make(writer, 1), make(chan error, 1)
+	said, ended := make(writer, 2), make(chan error, 1)
 	go func() {
 		ended <- Run(ctx, Params{Metrics: &Metrics{Lab: "waits"}, Version: version}, nil, said, os.Stderr)
 	}()
@@ -96,6 +101,14 @@ func TestInterrupt(t *testing.T) {
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Error(err)
+	}
+	select {
+	case line := <-said:
+		if line != "gone\n" {
+			t.Errorf("%q", line)
+		}
+	default:
+		t.Error("the program was not waited for")
 	}
 }
 

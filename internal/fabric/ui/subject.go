@@ -38,8 +38,19 @@ func (s *labSubject) isStale() bool {
 	return was
 }
 
-// look makes a sample. While the topology changes there may be none, since nobody knows what it would be of.
+// look makes a sample. While the topology changes there may be none, since nobody knows what it would be of. That the lab has ended is
+// no error: others tell of it.
 func (s *labSubject) look(ctx context.Context) (fresh *live.Map, sample *live.Sample, err error) {
+	fresh, sample, err = s.observe(ctx)
+	select {
+	case <-s.lab.Done():
+		return fresh, sample, nil
+	default:
+		return fresh, sample, err
+	}
+}
+
+func (s *labSubject) observe(ctx context.Context) (fresh *live.Map, sample *live.Sample, err error) {
 	if s.isStale() {
 		if fresh, err = s.draw(ctx); err != nil {
 			return nil, nil, err
