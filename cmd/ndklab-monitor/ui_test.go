@@ -37,7 +37,7 @@ func ndklab(t testing.TB, args ...string) string {
 	return string(out)
 }
 
-// A page is what `ndklab ui` serves.
+// A page is one of `ndklab ui`: its address.
 type page string
 
 // openPage shows a lab.
@@ -80,7 +80,7 @@ func (p page) ask(t testing.TB, method, path string, body, answer any) (status i
 	return resp.StatusCode
 }
 
-// done is what the page is told of a change.
+// done has the server's answer to a change.
 type done struct {
 	Command string
 	Undo    []live.Change
@@ -97,7 +97,7 @@ func (p page) change(t testing.TB, c *live.Change) (d done) {
 	return d
 }
 
-// standing is how the nodes and links of a lab stand, as the command line shows it.
+// standing returns the states of the nodes and links of a lab, as the command line shows them.
 func standing(t testing.TB, lab string) string {
 	t.Helper()
 	var i struct {
@@ -477,7 +477,7 @@ func TestTerminal(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 
-	// What is no size is refused.
+	// A size of nothing is refused.
 	if conn, err = dial(p.origin()); err != nil {
 		t.Fatal(err)
 	}

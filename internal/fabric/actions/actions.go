@@ -1,5 +1,5 @@
 // Package actions does to a lab what those ask for who watch it: a live.Change, which a command could do as well. It remembers how to
-// undo what it has done. Which command that is, and what undoes it, package live decides.
+// undo what it has done. Package live decides which command that is, and what undoes it.
 //
 // Start reading at Do.
 package actions
@@ -108,7 +108,7 @@ func (a *Actions) stand(ctx context.Context, c *live.Change) (*live.Standing, er
 // errNothing is that there is nothing to undo.
 var errNothing = control.Errorf(control.Usage, "there is no change to undo")
 
-// Undo undoes the last change that is not undone, unless dry is set. What fails of it is not tried again.
+// Undo undoes the last change that is not undone, unless dry is set. It is tried once, also if it fails.
 func (a *Actions) Undo(ctx context.Context, dry bool) (*Done, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -209,7 +209,7 @@ func (t *labTarget) set(ctx context.Context, c *live.Change, settings ...string)
 	return of + ": " + change.String(), t.Links.Set(ctx, c.Endpoint, c.From, change)
 }
 
-// measure starts a workload, and returns when it has begun, or why it has not. What comes of it, failures too, the lab's events say. It is a
+// measure starts a workload, and returns when it has begun, or why it has not. The lab's events say what comes of it, failures too. It is a
 // client of the lab for itself: another watches the lab's events.
 func (t *labTarget) measure(ctx context.Context, c *live.Change) (text string, err error) {
 	_, settings, err := c.Perf()

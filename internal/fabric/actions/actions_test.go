@@ -88,7 +88,7 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// What can be undone is bounded, and the last changes are it.
+// So many changes can be undone, the last ones.
 func TestBound(t *testing.T) {
 	f := &fake{paused: map[string]bool{}}
 	a := &Actions{target: f}

@@ -46,7 +46,7 @@ func (c *Change) IsOfNode() bool {
 	return slices.Contains([]string{ActPause, ActResume, ActStop, ActStart, ActRestart, ActKill}, c.Act)
 }
 
-// Check finds what is missing in a change, or is not the name of one thing. Whether the lab has what it names the lab says.
+// Check finds what is missing in a change, or is not the name of one thing. The lab says whether it has what is named.
 func (c *Change) Check() error {
 	misuse := func(format string, a ...any) error { return control.Errorf(control.Usage, format, a...) }
 	node := func(key, name string) error {
@@ -169,7 +169,7 @@ func (c *Change) Command(lab string) string {
 	return words.CommandLine(args)
 }
 
-// A Standing is what a change may change, as it was before or is after.
+// A Standing has the state that a change may change, from before it or from after it.
 type Standing struct {
 	Link      *report.Link // of a change of a link
 	Node      string       // of a change of a node, its state

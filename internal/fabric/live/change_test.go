@@ -76,7 +76,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Each change is undone by what was before it. What changed nothing is not undone.
+// Each change is undone by what was before it. A change that changed nothing is not undone.
 func TestUndo(t *testing.T) {
 	link := func(state string, a, b []string) *Standing {
 		return &Standing{Link: &report.Link{Endpoints: [2]string{"a:eth0", "b:eth1"}, State: state, Directions: [2]report.Direction{{Settings: a}, {Settings: b}}}}

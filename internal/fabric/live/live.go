@@ -111,7 +111,7 @@ type WorkloadSample struct {
 	P99      *float64 `json:"p99,omitempty"`
 }
 
-// A Change is what someone asks of the lab: what a command of the CLI does. The zero values of fields that an Act
+// A Change asks something of the lab that a command of the CLI could do as well. The zero values of fields that an Act
 // does not have are left out.
 type Change struct {
 	// Act is one of set, reset, cut, heal (of a link), partition, unpartition (of the lab), pause, resume,

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// That a browser is not opened is a line, no failure, and no file is left.
+// The command says in a line that no browser was opened, and goes on. No file is left.
 func TestBrowse(t *testing.T) {
 	folder := t.TempDir()
 	t.Setenv("PATH", folder)

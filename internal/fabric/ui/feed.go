@@ -37,7 +37,7 @@ type feed struct {
 	ended   numbered // number 0: it goes on
 }
 
-// A place is how far somebody who watches has read a feed. The zero place is before all.
+// A place says how far somebody who watches has read a feed. The zero place is before all.
 type place struct {
 	mapping, sample, event, ended uint64 // numbers of the last that were sent
 	current                       bool   // all that was remembered has been sent
@@ -75,7 +75,7 @@ func (f *feed) addEvent(data []byte) {
 func (f *feed) end(data []byte) { f.ended = f.number("ended", data) }
 
 // next returns what somebody at a place is to be sent, and moves the place past it: first the map, then what is remembered in its order.
-// Who has had all that gets, of several samples that came since, only the newest. ok is false when there is nothing.
+// After that he gets only the newest of several samples that have come since. ok is false when there is nothing.
 func (f *feed) next(p *place) (m message, ok bool) {
 	if f.mapping.number == 0 && f.ended.number == 0 {
 		return message{}, false

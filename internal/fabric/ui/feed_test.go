@@ -22,7 +22,7 @@ func all(f *feed, p *place) string {
 	}
 }
 
-// Who begins to watch is sent the map, then all that is remembered in its order, and only then the newest alone. Events are all sent.
+// A client that begins to watch is sent the map, then all that is remembered in its order, and only then the newest alone. Events are all sent.
 func TestNext(t *testing.T) {
 	var f feed
 	var first, second place
@@ -68,7 +68,7 @@ func TestEndedAtOnce(t *testing.T) {
 	}
 }
 
-// What is remembered is bounded by number and by bytes. Who is behind that goes on with the oldest that is left.
+// Messages are remembered up to a number, and samples up to a number of bytes. A client that is behind goes on with the oldest that is left.
 func TestBounds(t *testing.T) {
 	var f feed
 	f.setMap(nil)

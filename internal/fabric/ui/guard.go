@@ -13,7 +13,7 @@ import (
 
 // This file decides who is answered. It is pure, but for newSecret.
 //
-// Whoever gets an answer rules the lab, and runs what he likes in its nodes. So the first element of the path is a secret, which
+// A client that gets answers rules the lab, and runs commands in its nodes. So the first element of the path is a secret, which
 // the page's address carries; cookies, which browsers send along whoever asks, there are none. A page of somebody
 // else's that a browser shows at the same time is told apart by what browsers say of it: Host, which a name that was rebound to this
 // machine betrays, Origin and Sec-Fetch-Site.
@@ -100,7 +100,7 @@ func (g *guard) isOurs(hostPort string) bool {
 }
 
 // isSame reports whether a request comes from the page itself, or from no page at all. A browser may be led to the page from
-// anywhere, in a tab of its own. What changes something, and a WebSocket, must say where it comes from.
+// anywhere, in a tab of its own. Requests that change something, and WebSockets, must say where they come from.
 func isSame(r *http.Request, isPage bool) bool {
 	h := r.Header
 	switch site := h.Get("Sec-Fetch-Site"); site {
@@ -117,7 +117,7 @@ func isSame(r *http.Request, isPage bool) bool {
 	return len(origins) == 1 && origins[0] == "http://"+r.Host
 }
 
-// policy is what the page's browser is told to hold it to: nothing is loaded but from here, nothing is run but files of the page.
+// policy has the browser hold the page to this: nothing is loaded but from here, nothing is run but files of the page.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
 // harden sets the headers that every answer has, also one that refuses.

@@ -14,7 +14,7 @@ import (
 // interval is the time from one sample to the next.
 const interval = time.Second
 
-// A subject is what is watched.
+// A subject is a lab that is watched, or a stand-in for one.
 type subject interface {
 	// look returns what the lab has done since it was looked at before, and a map if there is a new one. Of what there is not, it is nil,
 	// also beside an error.

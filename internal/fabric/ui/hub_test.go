@@ -114,7 +114,7 @@ func TestSlowLab(t *testing.T) {
 	}
 }
 
-// That a lab cannot be seen is told once, until it can be seen again.
+// The hub tells once that a lab cannot be seen, until it can be seen again.
 func TestUnseen(t *testing.T) {
 	c := &counted{err: errors.New("no answer")}
 	running(t, c, func(h *hub) {

@@ -38,7 +38,7 @@ func (s *labSubject) isStale() bool {
 	return was
 }
 
-// look makes a sample. While the topology changes there may be none, since nobody knows what it would be of. That the lab has ended is
+// look makes a sample. While the topology changes there may be none, since nobody knows what it would be of. The end of the lab is
 // no error: others tell of it.
 func (s *labSubject) look(ctx context.Context) (fresh *live.Map, sample *live.Sample, err error) {
 	fresh, sample, err = s.observe(ctx)

@@ -22,7 +22,7 @@ const (
 	most          = 4096    // rows and columns of a terminal
 )
 
-// A size is what the page says of a terminal's window.
+// A size is that of a terminal's window, as the page says it.
 type size struct {
 	Rows    uint16 `json:"rows"`
 	Columns uint16 `json:"columns"`

@@ -57,7 +57,7 @@ func showRuns(ctx context.Context, params monitor.UI) error {
 	return err
 }
 
-// uiEnded is why a page ends whose lab goes on.
+// uiEnded is the reason of the end of a page whose lab goes on.
 const uiEnded = "`ndklab ui` has ended"
 
 // replayed returns a hub that has all of a replay at once, one of several.

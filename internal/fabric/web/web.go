@@ -1,5 +1,5 @@
 // Package web serves HTTP for what looks at labs: it listens, and bounds what a client may make wait and the memory that
-// it takes. What is served, and to whom, is its callers' to say.
+// it takes. Its callers say what is served, and to whom.
 //
 // Start reading at Serve.
 package web
@@ -40,8 +40,8 @@ func Server(handler http.Handler) *http.Server {
 	}
 }
 
-// Serve serves until ctx ends or what is looked at, which closes over, has ended; ended says that this was it. Whoever is being
-// answered has the time of farewell to be told so, and sees the end of the connection then.
+// Serve serves until ctx ends or what is looked at, which closes over, has ended; ended says that this was it. Clients that are
+// being answered have the time of farewell to be told so, and see the end of the connection then.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler, over <-chan struct{}, farewell time.Duration) (ended bool, err error) {
 	h := Server(handler)
 	served := make(chan error, 1)
