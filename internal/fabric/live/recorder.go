@@ -34,7 +34,7 @@ func (r *Recorder) Record(o *report.Observation) *Sample {
 		before := r.nodes[n.Name]
 		s.Nodes[i] = nodeSample(before, n, s.Over)
 		s.Workloads = append(s.Workloads, workloadSamples(before, n, i, s.Over)...)
-		if n.Counters == nil && before != nil { // what it counts while it does not answer is of the sample in which it does
+		if len(n.Counters) == 0 && before != nil { // what it counts while it does not answer is of the sample in which it does
 			kept := *n
 			kept.Counters, kept.Transport, kept.Workloads = before.Counters, before.Transport, before.Workloads
 			n = &kept
@@ -61,7 +61,7 @@ func nodeSample(before, now *report.ObservedNode, over float64) NodeSample {
 		s.QPs = int(now.InUse.Qps)
 	}
 	s.Conns = int(now.Counters["ActiveConnection"])
-	if before == nil || before.Counters == nil {
+	if before == nil || len(before.Counters) == 0 || len(now.Counters) == 0 {
 		return s
 	}
 	ndk := func(names ...string) (sum float64) {

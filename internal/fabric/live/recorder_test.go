@@ -72,6 +72,10 @@ func TestRecord(t *testing.T) {
 		t.Errorf("second (-want +got):\n%s", diff)
 	}
 	// b was started again, and a link was cut; what a has counted while it did not answer comes with its answer.
+	silent := observed("a", map[string]uint64{}, map[string]uint64{}) // as one that is paused
+	if s := r.Record(&report.Observation{Up: 125, Nodes: []report.ObservedNode{silent}}); s.Nodes[0].Out != 0 {
+		t.Errorf("a silent node: %+v", s.Nodes[0])
+	}
 	r.Record(&report.Observation{Up: 130, Nodes: []report.ObservedNode{observed("a", nil, nil)}})
 	third := r.Record(&report.Observation{State: "ready", Up: 140, Nodes: []report.ObservedNode{
 		observed("a", map[string]uint64{"RDMAOutOctets": 3500}, nil, report.ObservedWorkload{Name: "w", Messages: 1, Bytes: 500, Latency: took(7)}),
