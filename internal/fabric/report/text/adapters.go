@@ -66,11 +66,11 @@ func WriteAdapter(w io.Writer, n report.NodeAdapter) error {
 	p.section()
 	a := n.Adapter
 	if a == nil {
-		p.line(p.paint.bold("node "+plain(n.Name)+", adapter: ") + plain(adapterState(a, n.NodeState)))
+		p.line(p.paint.bold("node "+Plain(n.Name)+", adapter: ") + Plain(adapterState(a, n.NodeState)))
 		return p.flush()
 	}
 	i := &a.Info
-	lead := "node " + plain(n.Name) + ", adapter: "
+	lead := "node " + Plain(n.Name) + ", adapter: "
 	text := fmt.Sprintf("%s, %s, version %s, VendorId 0x%06X, DeviceId 0x%X, receive buffer: %s, open instances: %d",
 		adapterState(a, n.NodeState), i.RdmaTechnology, i.Version, i.VendorID, i.DeviceID, receiveBuffer(a.ReceiveBuffer), a.Instances)
 	p.hanging(p.paint, lead, text)

@@ -32,7 +32,7 @@ func writeCounterTable(p *page, title string, names []string, nodes []report.Nod
 	}
 	t := table{columns: []column{{title: title}}}
 	for i := range nodes {
-		t.columns = append(t.columns, column{title: plain(nodes[i].Name), right: true})
+		t.columns = append(t.columns, column{title: Plain(nodes[i].Name), right: true})
 	}
 	for _, name := range names {
 		row := []string{name}

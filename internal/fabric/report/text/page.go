@@ -100,7 +100,7 @@ func (p *page) paragraph(lead, text string) {
 
 func (p *page) wrapped(lead, text string) []string {
 	const indent = "  "
-	text = oneLine(plain(words.Bounded(lead+text, mostOfParagraph)))
+	text = oneLine(Plain(words.Bounded(lead+text, mostOfParagraph)))
 	lines := wrap(text, p.width-2*len(indent))
 	for i, line := range lines {
 		if i > 0 {

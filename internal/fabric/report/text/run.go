@@ -120,7 +120,7 @@ func writeRecorded(p *page, r *report.Recorded) {
 		if r.Error == "" {
 			text += "came too fast to be written"
 		} else {
-			text += "could not be written: " + plain(words.Bounded(r.Error, mostOfCell))
+			text += "could not be written: " + Plain(words.Bounded(r.Error, mostOfCell))
 		}
 	}
 	p.line(text)
@@ -180,17 +180,17 @@ func writeEvidence(p *page, r *report.Run) {
 	}
 	p.section()
 	if r.Artifacts != "" {
-		p.line(plain("evidence: " + r.Artifacts))
+		p.line(Plain("evidence: " + r.Artifacts))
 	}
 	if r.Replay != "" {
-		p.line(plain("replay:   " + r.Replay))
+		p.line(Plain("replay:   " + r.Replay))
 	}
 }
 
 // writeVerdict writes the last lines. The verdict itself is where the last one begins.
 func writeVerdict(p *page, r *report.Run) {
 	p.section()
-	which := fmt.Sprintf("lab %s, seed %d, %s", plain(r.Lab), r.Seed, words.Duration(r.Seconds*1e6))
+	which := fmt.Sprintf("lab %s, seed %d, %s", Plain(r.Lab), r.Seed, words.Duration(r.Seconds*1e6))
 	if r.Simulated {
 		which += " simulated"
 	}

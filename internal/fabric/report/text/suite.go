@@ -77,10 +77,10 @@ func writeFailures(p *page, r *report.Run) {
 		p.paragraph("", words.Bounded(problem, mostOfCell))
 	}
 	if r.Artifacts != "" {
-		p.line(plain("  evidence: " + r.Artifacts))
+		p.line(Plain("  evidence: " + r.Artifacts))
 	}
 	if r.Replay != "" {
-		p.line(plain("  replay:   " + r.Replay))
+		p.line(Plain("  replay:   " + r.Replay))
 	}
 }
 

@@ -41,7 +41,7 @@ type column struct {
 
 func (t *table) add(cells ...string) {
 	for i, c := range cells {
-		cells[i] = plain(words.Bounded(c, mostOfCell))
+		cells[i] = Plain(words.Bounded(c, mostOfCell))
 	}
 	t.rows = append(t.rows, cells)
 }
@@ -277,9 +277,9 @@ func breakAt(runes []rune) int {
 	return most
 }
 
-// plain returns text without what would move the cursor or colour the terminal: it
+// Plain returns text without what would move the cursor or colour the terminal: it
 // may come from a node.
-func plain(text string) string {
+func Plain(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\n' && (unicode.IsControl(r) || r == utf8.RuneError) {
 			return '?'

@@ -84,7 +84,7 @@ func writeOutput(p *page, w *report.Workload) {
 	from := max(0, len(lines)-mostOutput)
 	p.paragraph(w.Name+": ", "the last of what it printed:")
 	for _, line := range lines[from:] {
-		p.line("    | " + cut(plain(line), p.width-len("    | ")))
+		p.line("    | " + cut(Plain(line), p.width-len("    | ")))
 	}
 }
 
@@ -105,7 +105,7 @@ func writeFlows(p *page, w *report.Workload) {
 	if len(w.Flows) < 2 {
 		return
 	}
-	name := plain(words.Bounded(w.Name, mostOfCell))
+	name := Plain(words.Bounded(w.Name, mostOfCell))
 	title := name + "\nflow"
 	most := mostFlows
 	if p.brief {
@@ -149,7 +149,7 @@ func writeSteps(p *page, w *report.Workload) {
 		return
 	}
 	t := table{columns: append([]column{
-		{title: plain(words.Bounded(w.Name, mostOfCell)) + "\nsize", right: true}, {title: "messages", right: true}, {title: "errors", right: true},
+		{title: Plain(words.Bounded(w.Name, mostOfCell)) + "\nsize", right: true}, {title: "messages", right: true}, {title: "errors", right: true},
 		{title: "messages\nper second", right: true}, {title: "throughput", right: true},
 	}, latencies...)}
 	for i := range w.Steps {
