@@ -9,6 +9,7 @@ import (
 
 	"github.com/ndklab/ndklab/internal/fabric/exporter"
 	"github.com/ndklab/ndklab/internal/fabric/monitor"
+	"github.com/ndklab/ndklab/internal/fabric/top"
 	"github.com/ndklab/ndklab/internal/fabric/ui"
 )
 
@@ -21,6 +22,8 @@ func show(ctx context.Context, params monitor.Params) error {
 	switch {
 	case params.Metrics != nil:
 		return exporter.Expose(ctx, *params.Metrics)
+	case params.Top != nil:
+		return top.Show(ctx, *params.Top)
 	case params.UI != nil:
 		return ui.Show(ctx, *params.UI)
 	}

@@ -32,6 +32,18 @@ func TestMain(m *testing.M) {
 // up brings a lab up for the time of the test, and returns its name.
 func up(t testing.TB, nodes int) string {
 	t.Helper()
+	lab := bring(t, nodes)
+	t.Cleanup(func() {
+		if out, err := exec.Command(filepath.Join(bin, "ndklab"), "down", lab).CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
+	return lab
+}
+
+// bring brings a lab up, which whoever calls it takes down, and returns its name.
+func bring(t testing.TB, nodes int) string {
+	t.Helper()
 	if !doctor.Examine(t.Context()).CanRun {
 		t.Skip("labs cannot run here: ndklab doctor says why")
 	}
@@ -40,11 +52,6 @@ func up(t testing.TB, nodes int) string {
 	if out, err := exec.Command(filepath.Join(bin, "ndklab"), "up", file).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	t.Cleanup(func() {
-		if out, err := exec.Command(filepath.Join(bin, "ndklab"), "down", lab).CombinedOutput(); err != nil {
-			t.Errorf("%v\n%s", err, out)
-		}
-	})
 	return lab
 }
 

@@ -61,7 +61,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 		commands []*cobra.Command
 	}{
 		{"Labs", []*cobra.Command{
-			runCommand(), sweepCommand(), compareCommand(), upCommand(), applyCommand(), downCommand(), lsCommand(), inspectCommand(), waitCommand(), eventsCommand(), logsCommand(), uiCommand(), metricsCommand(),
+			runCommand(), sweepCommand(), compareCommand(), upCommand(), applyCommand(), downCommand(), lsCommand(), inspectCommand(), waitCommand(), eventsCommand(), logsCommand(), uiCommand(), topCommand(), metricsCommand(),
 		}},
 		{"Nodes", []*cobra.Command{
 			execCommand(), shellCommand(), adapterCommand(), countersCommand(), connectionsCommand(), perfCommand(), rpingCommand(), rcPingpongCommand(),

@@ -48,6 +48,7 @@ type Top struct {
 	Lab      string
 	Interval time.Duration
 	Once     bool // one table of each kind is written to standard output, instead
+	JSON     bool // and that as JSON
 	Color    bool // colours may be used
 }
 
@@ -113,8 +114,9 @@ func find() (string, error) {
 // Main is the program: it has show do what Run asks for, and returns its exit code. show ends when its
 // context does, and is waited for.
 func Main(version string, show func(context.Context, Params) error) int {
-	// A terminal's Ctrl-C is for who started it, whose end of the channel tells.
-	signal.Ignore(unix.SIGINT, unix.SIGTERM)
+	// A terminal's Ctrl-C is for who started it, whose end of the channel tells, and so is its hangup. If that one was killed, the
+	// program is in the background, where SIGTTOU would stop it when it restores the terminal (tcsetattr(3)).
+	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGTTOU)
 	var requests control.Mux
 	var showing sync.Mutex // held while show goes on
 	methodShow.Handle(&requests, func(ctx context.Context, _ *control.Request, params Params) error {
@@ -131,6 +133,6 @@ func Main(version string, show func(context.Context, Params) error) int {
 		return 2
 	}
 	conn.Wait()
-	showing.Lock() // for good: what has not begun does not begin any more
+	showing.Lock() // for good: what has not begun does not begin any more, and what ends leaves a terminal as it was
 	return 0
 }

@@ -144,7 +144,7 @@ func TestLinked(t *testing.T) {
 		if !strings.Contains(string(out), "\n"+module) {
 			t.Fatalf("%s links\n%s", of, out)
 		}
-		for _, library := range []string{"github.com/prometheus/", "google.golang.org/protobuf/", "net/http\n", "github.com/charmbracelet/", "github.com/gopacket/"} {
+		for _, library := range []string{"github.com/prometheus/", "google.golang.org/protobuf/", "net/http\n", "charm.land/", "github.com/charmbracelet/", "github.com/gopacket/"} {
 			if strings.Contains(string(out), "\n"+library) {
 				t.Errorf("%s links %s", of, library)
 			}

@@ -117,3 +117,18 @@ func Resize(t *os.File, rows, columns uint16) error {
 		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns})
 	})
 }
+
+// Keep returns a function that gives a terminal the attributes back that it has now, and reports whether it had others.
+func Keep(f *os.File) (restore func() (changed bool, err error), err error) {
+	kept, err := attributes(f)
+	if err != nil {
+		return nil, err
+	}
+	return func() (bool, error) {
+		now, err := attributes(f)
+		if err != nil || *now == *kept {
+			return false, err
+		}
+		return true, setAttributes(f, kept)
+	}, nil
+}
