@@ -7,7 +7,7 @@ import (
 	"github.com/ndklab/ndklab/internal/histogram"
 )
 
-// perDecade is how many bounds there are for each factor of ten: a percentile is off by at most one eighth.
+// perDecade counts the bounds for each factor of ten: a percentile is off by at most one eighth.
 const perDecade = 10
 
 // Bounds returns the bounds in nanoseconds that observations for a Recorder are by: from 1 us to 10 s.

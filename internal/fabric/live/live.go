@@ -8,7 +8,7 @@
 // Start reading at Map and Sample; MapOf and Recorder make them of a lab.
 package live
 
-// A Map is what there is to be seen. Samples have nodes and links in its order.
+// A Map has all that can be seen of a lab but its samples. Samples have nodes and links in its order.
 type Map struct {
 	Lab      string            `json:"lab"`
 	Seed     uint64            `json:"seed"`
@@ -39,7 +39,7 @@ type Link struct {
 	Nodes     [2]int    `json:"nodes"`     // indices
 }
 
-// A Flow is what a workload's client sends to its server.
+// A Flow joins a workload's client to its server.
 type Flow struct {
 	Workload string `json:"workload"`
 	From     int    `json:"from"` // node
@@ -111,7 +111,7 @@ type WorkloadSample struct {
 	P99      *float64 `json:"p99,omitempty"`
 }
 
-// A Change asks something of the lab that a command of the CLI could do as well. The zero values of fields that an Act
+// A Change is a request to the lab that a command of the CLI makes, too. The zero values of fields that an Act
 // does not have are left out.
 type Change struct {
 	// Act is one of set, reset, cut, heal (of a link), partition, unpartition (of the lab), pause, resume,

@@ -31,7 +31,7 @@ func (m *Map) join(at map[string]int, links int, endpoints func(link int) [2]str
 	}
 }
 
-// fewest is how many hosts make a group.
+// fewest is the least number of hosts in a group.
 const fewest = 2
 
 // group names the group of hosts that are joined to the same others, of which no other is a host: by the first of these.

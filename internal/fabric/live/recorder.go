@@ -10,7 +10,7 @@ import (
 )
 
 // A Recorder makes samples of observations, each of what has been counted since the one before. Counters that have gone back began
-// anew, as those of a node that was started again. What was not there before, or did not answer, has no rates yet. It
+// anew, as those of a node that was started again. Nodes and links that were not there before, or did not answer, have no rates yet. It
 // belongs to one goroutine.
 type Recorder struct {
 	dilation float64

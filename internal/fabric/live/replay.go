@@ -22,7 +22,7 @@ type Replay struct {
 // mostSamples bounds the samples of a replay.
 const mostSamples = 2000
 
-// leastSamples is how many samples there are, at least, of a run whose report has nothing over time.
+// leastSamples is the number of samples of a run whose report has nothing over time.
 const leastSamples = 10
 
 // ReplayOf returns the replay of a run. Its samples have what the report has over time: rates and latencies of workloads, queues and
@@ -39,7 +39,7 @@ func ReplayOf(r *report.Run) *Replay {
 	return replay
 }
 
-// A player makes the samples of a replay. What it is made of does not change.
+// A player makes the samples of a replay. Nothing of it changes.
 type player struct {
 	run     *report.Run
 	of      *Map
@@ -210,7 +210,7 @@ func (p *player) work(from, to float64, s *Sample) {
 	}
 }
 
-// A doing is what a workload did in some time.
+// A doing sums up a workload over some time.
 type doing struct {
 	bytes, messages, errors float64
 	any                     bool

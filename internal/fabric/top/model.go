@@ -13,7 +13,7 @@ import (
 	"github.com/ndklab/ndklab/internal/node/adapter"
 )
 
-// keptEvents is how many events can be looked at.
+// keptEvents bounds the events that are remembered.
 const keptEvents = 200
 
 // A model is all that top shows. It belongs to the program's loop, as tea has it.
@@ -53,7 +53,7 @@ const (
 	tabs
 )
 
-// A view is how the user looks at a table.
+// A view has the choices of the user for a table.
 type view struct {
 	order  order
 	filter string

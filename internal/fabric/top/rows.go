@@ -13,7 +13,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/report/words"
 )
 
-// An order is how rows are sorted.
+// An order is one of rows.
 type order int
 
 // The orders.
@@ -178,7 +178,7 @@ func load(d *live.DirectionSample) float64 {
 	return *d.Load
 }
 
-// cells returns the cells of a row, as columnsOf has them. What comes from the lab has no control characters.
+// cells returns the cells of a row, as columnsOf has them. Texts of the lab are without control characters.
 func (m *model) cells(t tab, r row) []string {
 	switch t {
 	case nodesTab:

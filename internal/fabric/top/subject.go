@@ -44,7 +44,7 @@ type (
 	}
 )
 
-// asks are what the model may ask of the lab.
+// asks are the requests that the model may make of the lab.
 type asks struct {
 	connections func() tea.Msg
 	change      func(live.Change) tea.Cmd

@@ -9,7 +9,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/event"
 )
 
-// paint says whether there are colours. What they say is said by marks and words, too.
+// paint says whether there are colours. Marks and words say the same.
 type paint bool
 
 func (on paint) in(attribute, s string) string {
