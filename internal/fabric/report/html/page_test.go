@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/ndklab/ndklab/internal/chromium"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/fabric/report/sample"
 )
@@ -77,10 +78,29 @@ func written(t *testing.T, s *report.Suite) string {
 	return path
 }
 
+// quiet reports whatever a page has logged, and whatever it has asked the network for.
+func quiet(t *testing.T, b *chromium.Browser, path string) {
+	t.Helper()
+	for _, c := range b.Complaints(func(url string) bool { return url == "file://"+path }) {
+		t.Error(c)
+	}
+}
+
+// keep keeps a picture in the folder that -screenshots names.
+func keep(t *testing.T, name string, data func() []byte) {
+	t.Helper()
+	if *screenshots == "" {
+		return
+	}
+	if err := os.WriteFile(filepath.Join(*screenshots, name), data(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A page is drawn, readable and within its width on a telephone and on a desk, light and dark; it asks
 // the network for nothing, and logs nothing.
 func TestPage(t *testing.T) {
-	b := newBrowser(t)
+	b := chromium.Start(t)
 	for name, s := range map[string]*report.Suite{
 		"suite": suite(), "incast": {Labs: []*report.Run{sample.Incast(), sample.Ring()}}, "empty": {Passed: true}, "bare": {Labs: []*report.Run{{Lab: "bare"}}},
 	} {
@@ -88,38 +108,38 @@ func TestPage(t *testing.T) {
 		for _, scheme := range []string{"light", "dark"} {
 			for _, width := range []int{360, 1600} {
 				t.Run(fmt.Sprintf("%s/%s/%d", name, scheme, width), func(t *testing.T) {
-					b.t = t
-					b.look(width, scheme)
-					b.open(path)
-					b.eval(`document.querySelectorAll("details").forEach(d => d.open = true)`, nil)
-					b.painted()
+					b.For(t)
+					b.Look(width, 900, scheme)
+					b.Open("file://" + path)
+					b.Eval(`document.querySelectorAll("details").forEach(d => d.open = true)`, nil)
+					b.Painted()
 					var wrong []string
-					b.eval(inspect, &wrong)
+					b.Eval(inspect, &wrong)
 					for _, w := range wrong {
 						t.Error(w)
 					}
-					b.quiet(path)
-					b.screenshot(name + "-" + scheme)
+					quiet(t, b, path)
+					keep(t, fmt.Sprintf("%s-%s-%d.png", name, scheme, width), b.Picture)
 				})
 			}
 		}
 	}
-	b.t = t
+	b.For(t)
 }
 
 // Names and the output of programs are text, never markup or script, in the page, its picture and its data.
 func TestHostile(t *testing.T) {
-	b := newBrowser(t)
+	b := chromium.Start(t)
 	for i, text := range []string{
 		`<script>window.hit = 1</script><img src=x onerror="window.hit = 1">`,
 		`"><svg onload="window.hit = 1">`, `</script></style></title><script>window.hit = 1</script>`, `' onmouseover='window.hit = 1' x='`,
 		"]]>\x00\x1b[31m\u202eabc\u2028\xff</details></section></body>", `javascript:window.hit=1`, `{{.}}${window.hit = 1}` + "`",
 	} {
 		path := written(t, &report.Suite{Labs: []*report.Run{sample.Hostile(text)}, NotRun: []string{text}})
-		b.look(1600, "light")
-		b.open(path)
-		b.eval(`document.querySelectorAll("details").forEach(d => d.open = true)`, nil)
-		b.painted()
+		b.Look(1600, 900, "light")
+		b.Open("file://" + path)
+		b.Eval(`document.querySelectorAll("details").forEach(d => d.open = true)`, nil)
+		b.Painted()
 		var got struct {
 			Hit      bool
 			Foreign  int
@@ -127,7 +147,7 @@ func TestHostile(t *testing.T) {
 			Sections int
 			Plots    int
 		}
-		b.eval(`({
+		b.Eval(`({
 			hit: "hit" in window,
 			foreign: document.querySelectorAll("img, iframe, object, embed, base, form, input, script:not([type='application/json'])").length - 2,
 			handlers: [...document.querySelectorAll("*")].flatMap(e => [...e.attributes]).filter(a => a.name.startsWith("on") || /^\s*javascript:/i.test(a.value) && a.name === "href").length,
@@ -137,59 +157,59 @@ func TestHostile(t *testing.T) {
 		if got.Hit || got.Foreign != 0 || got.Handlers != 0 || got.Sections != 7 || got.Plots != 6 {
 			t.Errorf("%d: %q: %+v", i, text, got)
 		}
-		b.quiet(path)
+		quiet(t, b, path)
 	}
 }
 
 // A link to something in a folded lab unfolds it; on paper all is open and light.
 func TestFolds(t *testing.T) {
-	b := newBrowser(t)
+	b := chromium.Start(t)
 	s := suite()
 	path := written(t, s)
-	b.look(1000, "dark")
-	b.open(path)
+	b.Look(1000, 900, "dark")
+	b.Open("file://" + path)
 	const open = `[...document.querySelectorAll("main > details")].map(d => d.open)`
 	var states []bool
-	if b.eval(open, &states); len(states) != 3 || !states[0] || states[1] || !states[2] {
+	if b.Eval(open, &states); len(states) != 3 || !states[0] || states[1] || !states[2] {
 		t.Errorf("labs are open: %v; those are wanted that failed", states)
 	}
-	b.eval(`new Promise(done => { addEventListener("hashchange", () => requestAnimationFrame(() => done(true))); location.hash = "lab1-w0"; })`, nil)
-	if b.eval(open, &states); !states[1] {
+	b.Eval(`new Promise(done => { addEventListener("hashchange", () => requestAnimationFrame(() => done(true))); location.hash = "lab1-w0"; })`, nil)
+	if b.Eval(open, &states); !states[1] {
 		t.Error("the link does not open the lab")
 	}
-	b.eval(`document.querySelectorAll("details").forEach(d => d.open = false)`, nil)
+	b.Eval(`document.querySelectorAll("details").forEach(d => d.open = false)`, nil)
 	var pdf struct {
 		Data []byte `json:"data"`
 	}
-	b.eval(`window.paper = []; new MutationObserver(() => window.paper.push({
+	b.Eval(`window.paper = []; new MutationObserver(() => window.paper.push({
 			folded: document.querySelectorAll("details:not([open])").length,
 			page: getComputedStyle(document.documentElement).getPropertyValue("--surface"),
 		})).observe(document.documentElement, { attributeFilter: ["class"] }); 1`, nil)
-	b.call("Page.printToPDF", map[string]any{"printBackground": true}, &pdf)
-	keep(t, "suite.pdf", pdf.Data)
+	b.Call("Page.printToPDF", map[string]any{"printBackground": true}, &pdf)
+	keep(t, "suite.pdf", func() []byte { return pdf.Data })
 	var paper []struct {
 		Folded int
 		Page   string
 	}
-	if b.eval(`window.paper`, &paper); len(paper) == 0 || paper[0].Folded != 0 || paper[0].Page != "#ffffff" {
+	if b.Eval(`window.paper`, &paper); len(paper) == 0 || paper[0].Folded != 0 || paper[0].Page != "#ffffff" {
 		t.Errorf("when it was printed: %+v", paper)
 	}
-	if b.eval(open, &states); states[0] {
+	if b.Eval(open, &states); states[0] {
 		t.Error("labs stay open after printing")
 	}
-	b.quiet(path)
+	quiet(t, b, path)
 }
 
 // Dragging over a plot zooms all plots over time of its lab, a double click shows all again; the pointer
 // at a mark names the event; a button changes the scale.
 func TestInteraction(t *testing.T) {
-	b := newBrowser(t)
+	b := chromium.Start(t)
 	path := written(t, &report.Suite{Labs: []*report.Run{sample.Flap()}})
-	b.look(1600, "light")
-	b.open(path)
-	b.painted()
+	b.Look(1600, 900, "light")
+	b.Open("file://" + path)
+	b.Painted()
 	var place struct{ X, Y, Width, Height, Mark float64 }
-	b.eval(`(() => {
+	b.Eval(`(() => {
 		const f = document.querySelector("figure[data-plot=throughput]"), o = f.querySelector(".u-over");
 		o.scrollIntoView({ behavior: "instant", block: "center" });
 		const r = o.getBoundingClientRect();
@@ -197,26 +217,26 @@ func TestInteraction(t *testing.T) {
 	})()`, &place)
 	mouse := func(kind string, x float64, clicks int) {
 		t.Helper()
-		b.call("Input.dispatchMouseEvent", map[string]any{"type": kind, "x": x, "y": place.Y + place.Height/2, "button": "left", "clickCount": clicks, "buttons": 1}, nil)
+		b.Call("Input.dispatchMouseEvent", map[string]any{"type": kind, "x": x, "y": place.Y + place.Height/2, "button": "left", "clickCount": clicks, "buttons": 1}, nil)
 	}
 	const scales = `[...document.querySelectorAll(".time figure .chart")].map(c => [c.plot.scales.x.min, c.plot.scales.x.max])`
 	var shown [][2]float64
 	mouse("mouseMoved", place.Mark+2, 0)
-	b.painted()
+	b.Painted()
 	var said string
-	if b.eval(`document.querySelector("figure[data-plot=throughput] .said").textContent`, &said); said != "4: at 4.000 s, link-down: link a:eth0 - sw:eth0 is down" {
+	if b.Eval(`document.querySelector("figure[data-plot=throughput] .said").textContent`, &said); said != "4: at 4.000 s, link-down: link a:eth0 - sw:eth0 is down" {
 		t.Errorf("at the mark of an event the page says %q", said)
 	}
 	var lit string
-	if b.eval(`document.querySelector("tr.lit").id`, &lit); lit != "lab0-e3" {
+	if b.Eval(`document.querySelector("tr.lit").id`, &lit); lit != "lab0-e3" {
 		t.Errorf("the row %q is lit", lit)
 	}
 	mouse("mousePressed", place.X+place.Width/4, 1)
 	mouse("mouseMoved", place.X+place.Width/3, 0)
 	mouse("mouseMoved", place.X+place.Width/2, 0)
 	mouse("mouseReleased", place.X+place.Width/2, 1)
-	b.painted()
-	b.eval(scales, &shown)
+	b.Painted()
+	b.Eval(scales, &shown)
 	for _, s := range shown {
 		if math.Abs(s[0]-3) > 0.1 || math.Abs(s[1]-6) > 0.1 {
 			t.Errorf("a plot shows %.3f s to %.3f s, and the second quarter of 12 s was wanted", s[0], s[1])
@@ -226,16 +246,16 @@ func TestInteraction(t *testing.T) {
 		mouse("mousePressed", place.X+place.Width/2, clicks)
 		mouse("mouseReleased", place.X+place.Width/2, clicks)
 	}
-	b.painted()
-	if b.eval(scales, &shown); shown[0] != [2]float64{0, 12} || shown[1] != shown[0] {
+	b.Painted()
+	if b.Eval(scales, &shown); shown[0] != [2]float64{0, 12} || shown[1] != shown[0] {
 		t.Errorf("after a double click plots show %v", shown)
 	}
 	var pressed string
-	b.eval(`document.querySelector("figure[data-plot=throughput] button").click()`, nil)
-	b.painted()
-	b.eval(`document.querySelector("figure[data-plot=throughput] .chart").plot.scales.y.distr + document.querySelector("figure[data-plot=throughput] button").ariaPressed`, &pressed)
+	b.Eval(`document.querySelector("figure[data-plot=throughput] button").click()`, nil)
+	b.Painted()
+	b.Eval(`document.querySelector("figure[data-plot=throughput] .chart").plot.scales.y.distr + document.querySelector("figure[data-plot=throughput] button").ariaPressed`, &pressed)
 	if pressed != "3true" {
 		t.Errorf("the scale and the button are %q", pressed)
 	}
-	b.quiet(path)
+	quiet(t, b, path)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ndklab/ndklab/internal/chromium"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/fabric/sweep"
 )
@@ -35,7 +36,7 @@ func swept(t *testing.T, file, workload, path string) *report.Sweep {
 // and dark; it asks the network for nothing, logs nothing, and runs nothing that names of files and workloads have.
 func TestSweepPage(t *testing.T) {
 	const bad = `</style></svg><img src=x onerror="document.title='run'"><script>document.title="run"</script>` + "\u202e"
-	b := newBrowser(t)
+	b := chromium.Start(t)
 	for name, s := range map[string]*report.Sweep{
 		"sweep": swept(t, "pair.ndklab.yaml", "bulk", "workload.size"), "hostile": swept(t, bad, bad, bad),
 	} {
@@ -54,13 +55,13 @@ func TestSweepPage(t *testing.T) {
 		for _, scheme := range []string{"light", "dark"} {
 			for _, width := range []int{360, 1600} {
 				t.Run(fmt.Sprintf("%s/%s/%d", name, scheme, width), func(t *testing.T) {
-					b.t = t
-					b.look(width, scheme)
-					b.open(path)
-					b.eval(`document.querySelectorAll("details").forEach(d => d.open = true)`, nil)
-					b.painted()
+					b.For(t)
+					b.Look(width, 900, scheme)
+					b.Open("file://" + path)
+					b.Eval(`document.querySelectorAll("details").forEach(d => d.open = true)`, nil)
+					b.Painted()
 					var wrong []string
-					b.eval(inspect, &wrong)
+					b.Eval(inspect, &wrong)
 					for _, w := range wrong {
 						t.Error(w)
 					}
@@ -69,17 +70,17 @@ func TestSweepPage(t *testing.T) {
 						Plots, Scripts int
 						Drawn          bool
 					}
-					b.eval(`(() => { const all = [...document.querySelectorAll("figure > svg")]; return {
+					b.Eval(`(() => { const all = [...document.querySelectorAll("figure > svg")]; return {
 						title: document.title, plots: all.length, scripts: document.querySelectorAll("script, img").length,
 						drawn: all.every(s => s.getBBox().width > 300 && s.querySelectorAll("text").length > 5) }; })()`, &page)
 					if !strings.HasPrefix(page.Title, "ndklab sweep: ") || page.Plots != len(plots) || page.Plots < 8 || page.Scripts != 0 || !page.Drawn {
 						t.Errorf("%+v, want %d plots", page, len(plots))
 					}
-					b.quiet(path)
-					b.screenshot(name + "-" + scheme)
+					quiet(t, b, path)
+					keep(t, fmt.Sprintf("%s-%d.png", name+"-"+scheme, width), b.Picture)
 				})
 			}
 		}
 	}
-	b.t = t
+	b.For(t)
 }
