@@ -8,7 +8,7 @@ export CGO_ENABLED = 0
 export RAPID_SEED ?= 1
 BUILD   := $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
-.PHONY: help build verbs verbs-lib demo test judges test-chaos differential congestion conformance race sim sim-links interop baseline bench bench-fabric bench-scale bench-verbs lint fuzz clean go
+.PHONY: help build verbs verbs-lib page demo test judges test-chaos differential congestion conformance race sim sim-links interop baseline bench bench-fabric bench-scale bench-verbs lint fuzz clean go
 
 help:  ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -40,6 +40,11 @@ verbs-lib:
 	  -Wl,--no-as-needed -l:libdl.so.2 -l:libpthread.so.0
 	@$(CC) -std=gnu11 -Wall -Wextra -Werror -Wmissing-prototypes $(VERBS_CFLAGS) -o $(VERBS_OUT)/ndklab-rnic verbs/rnic/*.c verbs/lib/room.c \
 	  -Wl,--no-as-needed -l:libdl.so.2 -l:libpthread.so.0
+
+page:  ## the page of `ndklab ui`, from its sources (Node.js and npm): what it makes is committed, and `make build` needs neither
+	@command -v npm >/dev/null || { \
+	  echo 'make: the command npm is missing: install Node.js 20 or later (the packages nodejs and npm), and put it on PATH' >&2; exit 1; }
+	@cd internal/fabric/ui/page && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && npm run --silent build
 
 demo: build  ## runs the example lab: two nodes, an impaired link, verified RDMA
 	@bin/ndklab run examples/pair.ndklab.yaml

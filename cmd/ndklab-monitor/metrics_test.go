@@ -32,7 +32,14 @@ func TestMain(m *testing.M) {
 // up brings a lab up for the time of the test, and returns its name.
 func up(t testing.TB, nodes int) string {
 	t.Helper()
-	lab := bring(t, nodes)
+	lab := nameOf(nodes)
+	return upFile(t, lab, fileOf(t, lab, nodes))
+}
+
+// upFile is up for the lab of a file.
+func upFile(t testing.TB, lab, file string) string {
+	t.Helper()
+	bringFile(t, file)
 	t.Cleanup(func() {
 		if out, err := exec.Command(filepath.Join(bin, "ndklab"), "down", lab).CombinedOutput(); err != nil {
 			t.Errorf("%v\n%s", err, out)
@@ -44,16 +51,22 @@ func up(t testing.TB, nodes int) string {
 // bring brings a lab up, which whoever calls it takes down, and returns its name.
 func bring(t testing.TB, nodes int) string {
 	t.Helper()
+	lab := nameOf(nodes)
+	bringFile(t, fileOf(t, lab, nodes))
+	return lab
+}
+
+func bringFile(t testing.TB, file string) {
+	t.Helper()
 	if !doctor.Examine(t.Context()).CanRun {
 		t.Skip("labs cannot run here: ndklab doctor says why")
 	}
-	lab := fmt.Sprintf("met-%d-%d", os.Getpid(), nodes)
-	file := fileOf(t, lab, nodes)
 	if out, err := exec.Command(filepath.Join(bin, "ndklab"), "up", file).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	return lab
 }
+
+func nameOf(nodes int) string { return fmt.Sprintf("met-%d-%d", os.Getpid(), nodes) }
 
 // fileOf returns the file of a lab.
 func fileOf(t testing.TB, lab string, nodes int) string {

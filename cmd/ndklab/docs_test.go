@@ -28,7 +28,7 @@ func documents(t *testing.T) map[string]string {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && (entry.Name() == ".git" || entry.Name() == "bin"):
+		case entry.IsDir() && slices.Contains([]string{".git", "bin", "node_modules"}, entry.Name()):
 			return fs.SkipDir
 		case !entry.IsDir() && filepath.Ext(path) == ".md":
 			text, err := os.ReadFile(path)
