@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/ndklab/ndklab/internal/leak"
@@ -638,5 +639,36 @@ func TestLastNotices(t *testing.T) {
 	case <-a.Done():
 	default:
 		t.Error("the channel has not ended")
+	}
+}
+
+// A message is on the wire as package json has it, whatever fields there are.
+func TestMessageOnWire(t *testing.T) {
+	for _, m := range []message{
+		{},
+		{ID: 1},
+		{Method: "notice", Params: json.RawMessage(`{"a":[1,2]}`)},
+		{ID: 2, Method: "request", Params: json.RawMessage("null")},
+		{ID: 3, Result: json.RawMessage(`"text"`)},
+		{ID: 4, Cancel: true},
+		{ID: 5, Error: Errorf(Usage, "no")},
+		{Params: json.RawMessage("1"), Result: json.RawMessage("2")},
+	} {
+		b, err := m.appendTo([]byte("before"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := json.Marshal(&m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got, wanted message
+		if err := errors.Join(json.Unmarshal(b[len("before")+headLen:], &got), json.Unmarshal(want, &wanted)); err != nil {
+			t.Fatalf("%s: %v", b, err)
+		}
+		if diff := cmp.Diff(wanted, got, cmp.AllowUnexported(message{})); diff != "" || !bytes.HasPrefix(b, []byte("before")) ||
+			int(binary.BigEndian.Uint32(b[len("before"):])) != len(b)-len("before")-headLen {
+			t.Errorf("%q, want %s", b, want)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,6 +26,38 @@ type message struct {
 	files  []*os.File      // received with it
 }
 
+// headLen is the length of what comes before the JSON, bytes.
+const headLen = 4
+
+// appendTo appends a message as it is on the wire. Params and Result are JSON already, and go in as they are: package json would go
+// through all of them, which of an answer on thousands of nodes takes as long as making it.
+func (m *message) appendTo(b []byte) ([]byte, error) {
+	envelope := *m
+	envelope.Params, envelope.Result = nil, nil
+	text, err := json.Marshal(&envelope)
+	if err != nil {
+		return nil, err
+	}
+	b = slices.Grow(b, headLen+len(text)+len(m.Params)+len(m.Result)+32)
+	start := len(b)
+	b = append(append(b, make([]byte, headLen)...), text[:len(text)-1]...)
+	for _, body := range []struct {
+		name string
+		json json.RawMessage
+	}{{`"params":`, m.Params}, {`"result":`, m.Result}} {
+		if len(body.json) == 0 {
+			continue
+		}
+		if b[len(b)-1] != '{' {
+			b = append(b, ',')
+		}
+		b = append(append(b, body.name...), body.json...)
+	}
+	b = append(b, '}')
+	binary.BigEndian.PutUint32(b[start:], uint32(len(b)-start-headLen))
+	return b, nil
+}
+
 // closeFiles closes files, of which some may be nil.
 func closeFiles(files []*os.File) {
 	for _, f := range files {
@@ -38,11 +71,11 @@ var errTooLong = fmt.Errorf("message over the limit of %d bytes", MaxMessage)
 // send writes a message, or fails with ctx's error, ErrClosed, or because the
 // message cannot be sent.
 func (c *Conn) send(ctx context.Context, m *message, files []*os.File) error {
-	body, err := json.Marshal(m)
+	buf, err := m.appendTo(nil)
 	if err != nil {
 		return err
 	}
-	if len(body) > MaxMessage {
+	if len(buf)-headLen > MaxMessage {
 		return errTooLong
 	}
 	if len(files) > MaxFiles {
@@ -58,8 +91,6 @@ func (c *Conn) send(ctx context.Context, m *message, files []*os.File) error {
 	case <-c.ctx.Done():
 		return ErrClosed
 	}
-	buf := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body)))
-	buf = append(buf, body...)
 	if ctx == c.ctx {
 		defer func() { <-c.writing }()
 		return c.write(buf, nil)
@@ -153,7 +184,7 @@ func closeAll(fds []int) {
 
 // receive reads one message. Any error is the end of the channel.
 func (c *Conn) receive() (*message, error) {
-	var head [4]byte
+	var head [headLen]byte
 	oob := make([]byte, unix.CmsgSpace(MaxFiles*4))
 	n, oobn, flags, _, err := c.sock.ReadMsgUnix(head[:], oob)
 	if err != nil {
@@ -173,7 +204,7 @@ func (c *Conn) receive() (*message, error) {
 }
 
 // receiveBody reads what follows the first n bytes of head.
-func (c *Conn) receiveBody(m *message, head [4]byte, n int) error {
+func (c *Conn) receiveBody(m *message, head [headLen]byte, n int) error {
 	if n == 0 {
 		return io.EOF
 	}
