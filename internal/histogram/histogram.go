@@ -48,8 +48,13 @@ const pageLen = 64
 // New returns a histogram with no values, whose precision is 6 to 24.
 func New(precision int) *Histogram { return &Histogram{precision: precision} }
 
-// Count returns the number of values.
-func (h *Histogram) Count() uint64 { return h.count }
+// Count returns the number of values, which is 0 of nil.
+func (h *Histogram) Count() uint64 {
+	if h == nil {
+		return 0
+	}
+	return h.count
+}
 
 // Record counts a value n times. A negative one counts as 0.
 func (h *Histogram) Record(value int64, n uint64) {

@@ -8,6 +8,7 @@
 package linkstats
 
 import (
+	"slices"
 	"time"
 
 	"github.com/ndklab/ndklab/internal/fabric/impair"
@@ -22,7 +23,15 @@ type Collector struct {
 	period          // since Begin
 	earlier *period // until then; nil before the first Begin
 
+	observed *observed // by Observe; nil before
+
 	Tolerance topology.Tolerance // whose limits late packets are counted by
+}
+
+// An observed is the delay as it was observed last. It is not changed.
+type observed struct {
+	bounds []int64
+	bars   histogram.Bars
 }
 
 // A period holds the statistics from one moment on.
@@ -154,15 +163,31 @@ func (c *Collector) StatisticsSince(model *impair.Direction) Statistics {
 
 // Observe returns the counters so far and the delay by bounds in nanoseconds, which ascend. It
 // is for those who ask often: without percentiles, which take Statistics longest, and without
-// what is asked for, replayed and late.
+// what is asked for, replayed and late. Neither bounds nor the slice in the answer are to be changed.
 func (c *Collector) Observe(bounds []int64) Statistics {
 	m := c.Counts
-	m.DelayBars = c.delay.buckets.Bars(bounds)
 	if c.earlier != nil {
 		m.merge(&c.earlier.Counts)
-		m.DelayBars.Add(c.earlier.delay.buckets.Bars(bounds))
 	}
+	m.DelayBars = c.delayBars(bounds)
 	return m
+}
+
+// delayBars returns the delay by bounds. It goes through all that was recorded only if there is more than last time.
+func (c *Collector) delayBars(bounds []int64) histogram.Bars {
+	count := c.delay.buckets.Count()
+	if c.earlier != nil {
+		count += c.earlier.delay.buckets.Count()
+	}
+	if o := c.observed; o != nil && o.bars.Count == count && slices.Equal(o.bounds, bounds) {
+		return o.bars
+	}
+	bars := c.delay.buckets.Bars(bounds)
+	if c.earlier != nil {
+		bars.Add(c.earlier.delay.buckets.Bars(bounds))
+	}
+	c.observed = &observed{bounds, bars}
+	return bars
 }
 
 func (t *period) statistics(asked impair.Asked, replayed impair.Replayed, tolerance topology.Tolerance) Statistics {

@@ -94,3 +94,30 @@ func TestObserve(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
+
+// To observe again when nothing has passed takes no time for the histogram, and returns the same. More packets, another period and
+// other bounds show.
+func TestObserveAgain(t *testing.T) {
+	c, model := new(Collector), impair.New(42, "link", 0)
+	bounds := []int64{int64(time.Microsecond), int64(time.Hour)}
+	model.Set(impairment, 0)
+	pass(c, model, 0)
+	first := c.Observe(bounds)
+	if n := testing.AllocsPerRun(10, func() { c.Observe(bounds) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if diff := cmp.Diff(first, c.Observe(bounds)); diff != "" {
+		t.Errorf("-first +again:\n%s", diff)
+	}
+	c.Begin(model, time.Second, false)
+	if got := c.Observe(bounds).DelayBars; !cmp.Equal(first.DelayBars, got) {
+		t.Errorf("in another period %+v, want %+v", got, first.DelayBars)
+	}
+	pass(c, model, time.Second)
+	if got := c.Observe(bounds).DelayBars; got.Count <= first.DelayBars.Count || got.UpTo[1] != got.Count {
+		t.Errorf("after more packets %+v", got)
+	}
+	if got := c.Observe(bounds[1:]).DelayBars; len(got.UpTo) != 1 || got.UpTo[0] != got.Count {
+		t.Errorf("by one bound %+v", got)
+	}
+}
