@@ -271,6 +271,13 @@ func (l *labLink) part() error {
 	return nil
 }
 
+// isJoined reports whether the kernel hands packets on.
+func (l *labLink) isJoined() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.joined
+}
+
 // byKernel returns what the kernel has counted in the times when it joined the link. kernel
 // holds its counters now.
 func (l *labLink) byKernel(kernel [2]link.Counters) (plain [2]link.Counters) {

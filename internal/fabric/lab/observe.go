@@ -72,9 +72,20 @@ func (a *nodeAPI) observeNodes(ctx context.Context, topo *topology.Topology, bou
 	return nodes
 }
 
+// kernelCounters returns the kernel's counters of all links, if it joins any now: they take the kernel some microseconds for each link,
+// and of links that it does not join they say nothing (labLink.byKernel).
+func (a *linkAPI) kernelCounters(topo *topology.Topology) (map[int][2]link.Counters, error) {
+	for i := range topo.Links {
+		if a.links.link(&topo.Links[i]).isJoined() {
+			return a.links.network.Counters()
+		}
+	}
+	return nil, nil
+}
+
 // observeLinks returns every link of the lab's topology, in its order, whose states are known.
 func (a *linkAPI) observeLinks(ctx context.Context, topo *topology.Topology, states []core.LinkStatus, bounds []int64) ([]report.Link, error) {
-	kernel, err := a.links.network.Counters()
+	kernel, err := a.kernelCounters(topo)
 	if err != nil {
 		return nil, err
 	}
