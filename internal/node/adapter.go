@@ -34,7 +34,7 @@ const wakeTime = 100 * time.Microsecond
 
 // startAdapter starts the node's adapter, at all its addresses, and shares it
 // with the programs that run in the node. qpError is told of queue pairs in error.
-func startAdapter(params *upParams, c clock.Clock, qpError func(provider.QPError)) (*lease.Server, error) {
+func startAdapter(params *upParams, c clock.Clock, qpError func(provider.QPError), changed func()) (*lease.Server, error) {
 	var set topology.Adapter
 	if params.Adapter != nil {
 		if err := json.Unmarshal(params.Adapter, &set); err != nil {
@@ -42,7 +42,7 @@ func startAdapter(params *upParams, c clock.Clock, qpError func(provider.QPError
 		}
 	}
 	settings := adapter.Config(&set)
-	sockets := udp.Config{Lazy: true, ReceiveBuffer: udp.Memory(int(settings.ReceiveBuffer))}
+	sockets := udp.Config{Lazy: true, Moved: changed, ReceiveBuffer: udp.Memory(int(settings.ReceiveBuffer))}
 	for _, a := range params.Addresses {
 		sockets.Addresses = append(sockets.Addresses, a.Address)
 		sockets.Interfaces = append(sockets.Interfaces, a.Interface)
@@ -62,6 +62,7 @@ func startAdapter(params *upParams, c clock.Clock, qpError func(provider.QPError
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("adapter: %w", err), carrier.Close())
 	}
+	server.Notify(changed)
 	return server, nil
 }
 

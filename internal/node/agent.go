@@ -62,6 +62,7 @@ type Agent struct {
 	commands commands      // that Exec runs
 	buffer   atomic.Uint32 // see ReceiveBuffer
 	pauses   atomic.Uint64 // numbers requests to pause and resume
+	observer observer      // what Observe was answered
 	mounted  atomic.Bool   // see Mount
 	rates    atomic.Uint64 // numbers requests about the rates of lines
 
@@ -132,10 +133,22 @@ func (a *Agent) start(group *cgroup.Group, stderr *os.File) error {
 		return err
 	}
 	defer theirs.Close()
+	word, err := newChanges()
+	if err != nil {
+		conn.Close()
+		logged.Close()
+		return err
+	}
+	defer word.Close()
+	if a.observer.changes, err = openChanges(word); err != nil {
+		conn.Close()
+		logged.Close()
+		return err
+	}
 
 	attr := &syscall.ProcAttr{
 		Env:   withVariables(Environment("GOCOVERDIR"), map[string]string{"GOMAXPROCS": "1"}), // until there is traffic: see agent.readyForTraffic
-		Files: []uintptr{null.Fd(), log.Fd(), log.Fd(), theirs.Fd()},                          // controlFD is the last
+		Files: []uintptr{null.Fd(), log.Fd(), log.Fd(), theirs.Fd(), word.Fd()},               // controlFD and changesFD are the last
 		Sys: &syscall.SysProcAttr{
 			Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWNS | unix.CLONE_NEWPID,
 			Setpgid:    true, // for lowerPriority
@@ -151,6 +164,7 @@ func (a *Agent) start(group *cgroup.Group, stderr *os.File) error {
 		return fmt.Errorf("start agent: %w", err)
 	}
 	a.conn, a.proc = conn, proc
+	a.observer.patience = patience + time.Duration(proc.pid)*time.Second%patience
 	network, networkErr := openNetwork(proc)
 	a.network = network
 	copied := make(chan struct{})

@@ -31,6 +31,7 @@ const controlFD = 3
 // An agent is the node's own side of an Agent: what runs in the agent process.
 type agent struct {
 	lab, name string
+	activity  activity
 
 	processors sync.Once      // before the first workload
 	mounting   sync.Once      // before the first command
@@ -65,7 +66,13 @@ func Main() error {
 	if err := a.setUp(); err != nil {
 		return err
 	}
-	conn, err := control.FromFile(os.NewFile(controlFD, "control"), a.requests().Serve)
+	word := os.NewFile(changesFD, "changes")
+	var err error
+	if a.activity.changes, err = openChanges(word); err != nil {
+		return err
+	}
+	word.Close()
+	conn, err := control.FromFile(os.NewFile(controlFD, "control"), a.activity.noting(a.requests().Serve))
 	if err != nil {
 		return err
 	}
@@ -167,7 +174,7 @@ func (a *agent) bringUp(_ context.Context, r *control.Request, params upParams) 
 		return 0, nil
 	}
 	fabric := clock.Dilated(clock.Real(), params.Dilation) // which the adapter and the workloads live by
-	shared, err := startAdapter(&params, fabric, lease.NewErrorTeller(r.Conn).Tell)
+	shared, err := startAdapter(&params, fabric, lease.NewErrorTeller(r.Conn).Tell, a.activity.note)
 	if err != nil {
 		return 0, err
 	}

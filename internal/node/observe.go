@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/node/adapter"
@@ -16,10 +17,13 @@ import (
 // a node is one answer, and lists are counted where they are.
 
 // methodObserve has bounds of latencies as its parameters, in nanoseconds.
-var methodObserve = control.NewMethod[[]int64, Observation]("observe")
+var methodObserve = control.NewMethod[[]int64, Observation](observeName)
+
+const observeName = "observe"
 
 // An Observation describes a node to a monitor.
 type Observation struct {
+	Number uint64 `json:",omitempty"` // see changes; 0: the next may differ
 	Counters
 	InUse       *provider.Usage           // nil: the node has no adapter
 	Connections []adapter.ConnectionCount // in the order of their fields; without listeners, whose list is all ports of the ledger
@@ -27,16 +31,30 @@ type Observation struct {
 }
 
 // Observe describes the node to a monitor, with latencies by bounds in
-// nanoseconds, which ascend.
+// nanoseconds, which ascend. The answer shares memory with others, and is not to be changed.
 func (a *Agent) Observe(ctx context.Context, bounds []int64) (Observation, error) {
-	return call(ctx, &a.client, methodObserve, bounds)
+	asked := time.Now()
+	if last, ok := a.observer.unchanged(asked); ok {
+		return last, nil
+	}
+	o, err := call(ctx, &a.client, methodObserve, bounds)
+	if err == nil {
+		a.observer.remember(&o, asked)
+	}
+	return o, err
 }
 
 func (a *agent) observe(ctx context.Context, _ *control.Request, bounds []int64) (o Observation, err error) {
+	number := a.activity.observe() // before anything is looked at
+	quiet := a.activity.requests.Load() == 0
 	shared := a.sharedAdapter()
 	if shared == nil {
+		if quiet {
+			o.Number = number
+		}
 		return o, nil
 	}
+	quiet = quiet && !shared.Shared() && a.obeysNone()
 	if o.Counters, err = a.counters(ctx, nil, nil); err != nil {
 		return o, err
 	}
@@ -59,5 +77,15 @@ func (a *agent) observe(ctx context.Context, _ *control.Request, bounds []int64)
 		o.Connections = append(o.Connections, adapter.ConnectionCount{ConnectionKind: kind, Count: counts[kind]})
 	}
 	o.Workloads = a.traffic.host.Observe(bounds)
+	if quiet && *o.InUse == (provider.Usage{}) && o.Connections == nil && o.Workloads == nil {
+		o.Number = number
+	}
 	return o, nil
+}
+
+// obeysNone reports whether the adapter obeys no pauses, whose counters may grow with time.
+func (a *agent) obeysNone() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.pauses == nil
 }

@@ -373,3 +373,24 @@ func TestTransportCounters(t *testing.T) {
 	}
 	inAll("when it is gone")
 }
+
+// TestNotify: whoever wants to know hears of each process that connects and that is gone.
+func TestNotify(t *testing.T) {
+	s := serving(t, config(1))
+	changes := make(chan struct{}, 10)
+	s.Notify(func() { changes <- struct{}{} })
+	if s.Shared() {
+		t.Error("shared before anybody has connected")
+	}
+	process, err := Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if <-changes; !s.Shared() {
+		t.Error("not shared while a process is connected")
+	}
+	process.Close()
+	if <-changes; s.Shared() {
+		t.Error("shared after the process is gone")
+	}
+}

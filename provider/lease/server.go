@@ -53,12 +53,13 @@ type Server struct {
 	serving     sync.WaitGroup
 	holders     [sharing.Max]atomic.Pointer[holder] // of the shares; nil: nobody
 
-	mu    sync.Mutex // guards what follows; taken with the device's locks held
-	taken [sharing.Max]bool
-	rand  *rand.Rand // of the seeds
-	state state
-	conns map[*control.Conn]struct{} // nil once closed
-	past  map[string]uint64          // what the transports of processes that are gone have counted
+	mu     sync.Mutex // guards what follows; taken with the device's locks held
+	taken  [sharing.Max]bool
+	rand   *rand.Rand // of the seeds
+	state  state
+	notify func()                     // what Notify was given
+	conns  map[*control.Conn]struct{} // nil once closed
+	past   map[string]uint64          // what the transports of processes that are gone have counted
 }
 
 // Serve starts a device on carrier and shares it. cfg is the device's, whose
@@ -190,6 +191,7 @@ func (s *Server) serve(sock *net.UnixConn) bool {
 		return s.conns != nil
 	}
 	h := &holder{server: s}
+	defer s.changed()
 	conn := control.NewBounded(sock, h.requests().Serve, longestMessage)
 	s.conns[conn] = struct{}{}
 	s.serving.Go(func() {
@@ -197,9 +199,31 @@ func (s *Server) serve(sock *net.UnixConn) bool {
 		h.end()
 		s.mu.Lock()
 		delete(s.conns, conn)
+		s.changed()
 		s.mu.Unlock()
 	})
 	return true
+}
+
+// Notify has f called whenever a process has connected, or is gone. It must return soon, and not call the Server.
+func (s *Server) Notify(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.notify = f
+}
+
+// changed tells who wants to know that conns has changed. mu is held.
+func (s *Server) changed() {
+	if s.notify != nil {
+		s.notify()
+	}
+}
+
+// Shared reports whether other processes are connected, which then may have part of the device.
+func (s *Server) Shared() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns) > 0
 }
 
 // Admit shares the device with the process that has the other end of a Unix stream

@@ -71,6 +71,9 @@ type Config struct {
 	// SourcePort. So the process has to stay in one network namespace. Open takes less time,
 	// and a carrier without traffic less of the kernel's memory.
 	Lazy bool
+	// Moved, unless it is nil, is called whenever packets were received, also such as are of no use, or sent. It must return
+	// soon, and not call the Carrier.
+	Moved func()
 }
 
 // Charged returns the least memory that the kernel takes for a receive buffer of so many bytes of
@@ -160,7 +163,7 @@ func Open(cfg Config) (*Carrier, error) {
 		ports:        make(map[netip.Addr]*[sourcePorts]uint16),
 		routeSockets: make(map[netip.Addr]*routeSocket),
 		adopted:      cfg.Sockets != nil,
-		config:       Config{ReceiveBuffer: cfg.ReceiveBuffer, BusyPoll: cfg.BusyPoll},
+		config:       Config{ReceiveBuffer: cfg.ReceiveBuffer, BusyPoll: cfg.BusyPoll, Moved: cfg.Moved},
 		groups:       make(map[netip.Addr]*listener),
 	}
 	for i, local := range cfg.Addresses {

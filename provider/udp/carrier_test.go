@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -405,5 +406,40 @@ func TestMTU(t *testing.T) {
 	counters := c.Counters()
 	if counters["send_too_big"] != 32 || counters["packets_sent"] != 2 {
 		t.Error(counters)
+	}
+}
+
+// TestMoved: a carrier says when it has sent, and when it has received, also what is no packet of RoCE.
+func TestMoved(t *testing.T) {
+	var moved atomic.Int64
+	c, err := Open(Config{Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Moved: func() { moved.Add(1) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeLater(t, c)
+	received := newCollector()
+	c.Listen(received)
+	wait := func(n int64, what string) {
+		t.Helper()
+		for late := time.Now().Add(patience); moved.Load() < n; runtime.Gosched() {
+			if time.Now().After(late) {
+				t.Fatalf("%s: told of %d times, want %d", what, moved.Load(), n)
+			}
+		}
+	}
+	mustSend(t, c, flowBetween(c, c, 0), []roce.Packet{acknowledgement(1)})
+	received.take(t, 1)
+	wait(2, "a packet sent and received")
+	junk, err := net.Dial("udp", "127.0.0.1:4791")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer junk.Close()
+	if _, err := junk.Write([]byte("junk")); err != nil {
+		t.Fatal(err)
+	}
+	wait(3, "junk received")
+	if n := c.Counters()["malformed"]; n != 1 {
+		t.Errorf("%d packets of junk", n)
 	}
 }

@@ -47,6 +47,7 @@ type listener struct {
 
 	watch    watch
 	busyPoll busyPoll // of the goroutine that runs receive
+	moved    func()   // Config.Moved
 
 	turn     sync.Mutex // of who receives; guards what follows
 	fd       int        // of file; -1 when closed
@@ -76,6 +77,7 @@ func newListener(local netip.Addr, device string, fd int, cfg *Config, n *counte
 		verifier: newVerifier(clock.Real().Now),
 		soloPoll: soloPoll{now: clock.Real().Now},
 		busyPoll: newBusyPoll(cfg.BusyPoll),
+		moved:    cfg.Moved,
 	}
 	if l.granted, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF); err != nil {
 		return nil, errors.Join(os.NewSyscallError("getsockopt SO_RCVBUF", err), l.file.Close())
@@ -185,6 +187,9 @@ func (l *listener) stepInTurn(r provider.Receiver) int {
 		l.take(i)
 	}
 	l.deliver()
+	if l.moved != nil {
+		l.moved()
+	}
 	if !more {
 		l.verifier.noteEmpty() // recvmmsg found the socket empty
 	}

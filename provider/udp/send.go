@@ -200,6 +200,9 @@ func (c *Carrier) Send(flow roce.Flow, packets []roce.Packet) error {
 		packets = packets[c.sendBatch(s, b, &flow, packets):]
 	}
 	sendings.Put(b)
+	if c.config.Moved != nil {
+		c.config.Moved()
+	}
 	return nil
 }
 
