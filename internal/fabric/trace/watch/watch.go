@@ -20,7 +20,7 @@ import (
 const (
 	// idle is the time after the last request for an interface when its capture ends.
 	idle = 10 * time.Second
-	// remembered is how many packets of a link are kept: enough for a sequence of some round trips of a fast link.
+	// remembered bounds the packets of a link that are kept: enough for a sequence of some round trips of a fast link.
 	remembered = 20_000
 )
 

@@ -111,7 +111,7 @@ func TestCapturesEnd(t *testing.T) {
 	})
 }
 
-// A capture that cannot begin says why to who asks, and the next request tries again. Who does not wait is not kept.
+// A capture that cannot begin says why to who asks, and the next request tries again. A request whose context ends does not wait.
 func TestCapturesThatFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := recording{failure: errors.New("no such interface")}
