@@ -1,0 +1,103 @@
+package trunk
+
+import (
+	"encoding/binary"
+	"time"
+)
+
+// PingInterval is the time between two pings: 64 of them are in the window of an Offset.
+const PingInterval = window / 64
+
+// window is the age from which on a measurement counts no more.
+const window = 2 * time.Second
+
+// drift bounds how fast the clocks of two hosts go apart, parts in a million: those of machines that are kept by NTP
+// do so by less than 20.
+const drift = 20
+
+// A Ping asks for the time, or answers. Instants are of the clock of who put them in.
+type Ping struct {
+	Answer   bool
+	Sent     time.Duration // when it was asked
+	Received time.Duration // when the question came
+	Answered time.Duration // when the answer left
+}
+
+// PingLen is the length of a ping, bytes.
+const PingLen = 32
+
+// magic begins a ping, so that a datagram which is none is told.
+const magic = 0x6b646e70
+
+// Append appends a ping.
+func (p *Ping) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, magic)
+	kind := uint32(0)
+	if p.Answer {
+		kind = 1
+	}
+	b = binary.LittleEndian.AppendUint32(b, kind)
+	for _, t := range []time.Duration{p.Sent, p.Received, p.Answered} {
+		b = binary.LittleEndian.AppendUint64(b, uint64(t))
+	}
+	return b
+}
+
+// ParsePing reads a ping. ok is false if the datagram is none.
+func ParsePing(b []byte) (p Ping, ok bool) {
+	if len(b) != PingLen || binary.LittleEndian.Uint32(b) != magic {
+		return p, false
+	}
+	at := func(i int) time.Duration { return time.Duration(binary.LittleEndian.Uint64(b[i:])) }
+	return Ping{Answer: b[4] == 1, Sent: at(8), Received: at(16), Answered: at(24)}, true
+}
+
+// An Offset estimates by how much the peer's clock is ahead of one's own, from answers to pings. Of a ping that took long
+// nobody knows where it was when the peer read its clock; so that measurement counts which can be wrong by least. It is for one
+// goroutine at a time.
+type Offset struct {
+	measured [64]measurement // of which the oldest is the next to go
+	next     int
+	best     measurement
+}
+
+// A measurement is what one ping tells.
+type measurement struct {
+	at     time.Duration // of one's own clock; 0: there is none
+	offset time.Duration
+	trip   time.Duration // there and back
+}
+
+// wrong returns by how much a measurement can be wrong at an instant: half of the trip, and what clocks may have drifted since.
+func (m *measurement) wrong(now time.Duration) time.Duration {
+	return m.trip/2 + (now-m.at)*drift/1e6
+}
+
+// Add takes an answer that came at an instant of one's own clock, which is positive.
+func (o *Offset) Add(p Ping, now time.Duration) {
+	m := measurement{at: now, offset: ((p.Received - p.Sent) + (p.Answered - now)) / 2, trip: (now - p.Sent) - (p.Answered - p.Received)}
+	if m.trip < 0 { // no such answer can be
+		return
+	}
+	o.measured[o.next] = m
+	o.next = (o.next + 1) % len(o.measured)
+	o.best = m
+	for i := range o.measured {
+		old := &o.measured[i]
+		if old.at > 0 && now-old.at <= window && old.wrong(now) < o.best.wrong(now) {
+			o.best = *old
+		}
+	}
+}
+
+// Known reports whether anything has been measured.
+func (o *Offset) Known() bool { return o.best.at > 0 }
+
+// Ahead returns by how much the peer's clock is ahead.
+func (o *Offset) Ahead() time.Duration { return o.best.offset }
+
+// Wrong returns by how much Ahead can be wrong at an instant of one's own clock, either way.
+func (o *Offset) Wrong(now time.Duration) time.Duration { return o.best.wrong(now) }
+
+// Trip returns the time that a datagram takes there and back: the least of the last 2 s or so.
+func (o *Offset) Trip() time.Duration { return o.best.trip }
