@@ -19,25 +19,23 @@ import (
 func BenchmarkThroughput(b *testing.B) {
 	ms := time.Millisecond
 	for _, c := range []struct {
-		name   string
-		there  topology.Impairment
-		engine bool
+		name  string
+		there topology.Impairment
+		hosts int // whose engines carry the link; 0: the kernel does
 	}{
-		{"kernel", topology.Impairment{}, false},
-		{"unimpaired", topology.Impairment{}, true},
-		{"1ms", topology.Impairment{Delay: ms}, true},
-		{"1ms-10gbit", topology.Impairment{Delay: ms, Rate: 10e9}, true},
-		{"1ms-10gbit-50us", topology.Impairment{Delay: ms, Jitter: topology.Jitter{Spread: 50 * time.Microsecond}, Rate: 10e9}, true},
-		{"1ms-1gbit", topology.Impairment{Delay: ms, Rate: 1e9}, true},
-		{"1ms-100gbit", topology.Impairment{Delay: ms, Rate: 100e9}, true},
+		{"kernel", topology.Impairment{}, 0},
+		{"unimpaired", topology.Impairment{}, 1},
+		{"1ms", topology.Impairment{Delay: ms}, 1},
+		{"1ms-10gbit", topology.Impairment{Delay: ms, Rate: 10e9}, 1},
+		{"1ms-10gbit-50us", topology.Impairment{Delay: ms, Jitter: topology.Jitter{Spread: 50 * time.Microsecond}, Rate: 10e9}, 1},
+		{"1ms-1gbit", topology.Impairment{Delay: ms, Rate: 1e9}, 1},
+		{"1ms-100gbit", topology.Impairment{Delay: ms, Rate: 100e9}, 1},
+		{"unimpaired-two-hosts", topology.Impairment{}, 2},
+		{"1ms-two-hosts", topology.Impairment{Delay: ms}, 2},
+		{"1ms-10gbit-50us-two-hosts", topology.Impairment{Delay: ms, Jitter: topology.Jitter{Spread: 50 * time.Microsecond}, Rate: 10e9}, 2},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			l := newLab(b, 4200)
-			if c.engine {
-				l.attach(b, c.there, topology.Impairment{})
-			} else {
-				join(b)
-			}
+			l, leaves := carried(b, c.hosts, c.there)
 			from, to := l.nodes[0].udp(b, "udp4"), l.nodes[1].udp(b, "udp4")
 			meet(b, from, to)
 			segmentAny(b, from, to)
@@ -75,11 +73,27 @@ func BenchmarkThroughput(b *testing.B) {
 			b.StopTimer()
 			b.ReportMetric(float64(b.N)*super*8/b.Elapsed().Seconds()/1e9, "Gb/s")
 			b.ReportMetric((l.cpu(b)-cpu).Seconds()/b.Elapsed().Seconds(), "engine-cores")
-			if c.engine {
-				l.report(b)
+			if c.hosts > 0 {
+				leaves.report(b)
 			}
 		})
 	}
+}
+
+// carried returns a lab whose link the engines of so many hosts carry, or the kernel; and the lab with the engine where packets to
+// node 1 leave.
+func carried(b *testing.B, hosts int, there topology.Impairment) (l, leaves *lab) {
+	if hosts == 2 {
+		t := newTrunked(b, there, topology.Impairment{})
+		return t.lab, t.farLab
+	}
+	l = newLab(b, 4200)
+	if hosts == 1 {
+		l.attach(b, there, topology.Impairment{})
+	} else {
+		join(b)
+	}
+	return l, l
 }
 
 // BenchmarkAddedDelay sends datagrams of 1 KiB, evenly spaced, and reports what
@@ -125,14 +139,9 @@ func BenchmarkAddedDelay(b *testing.B) {
 
 // BenchmarkRoundTrip has a small datagram go to and fro between blocking ends.
 func BenchmarkRoundTrip(b *testing.B) {
-	for _, engine := range []bool{false, true} {
-		b.Run(map[bool]string{false: "kernel", true: "unimpaired"}[engine], func(b *testing.B) {
-			l := newLab(b, 4200)
-			if engine {
-				l.attach(b, topology.Impairment{}, topology.Impairment{})
-			} else {
-				join(b)
-			}
+	for hosts, name := range []string{"kernel", "unimpaired", "unimpaired-two-hosts"} {
+		b.Run(name, func(b *testing.B) {
+			l, _ := carried(b, hosts, topology.Impairment{})
 			a, c := l.nodes[0].udp(b, "udp4"), l.nodes[1].udp(b, "udp4")
 			go func() {
 				in := make([]byte, 2048)

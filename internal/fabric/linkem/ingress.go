@@ -30,6 +30,7 @@ type ingress struct {
 	packet   impair.Packet    // the one at hand
 	identity impair.Identity  // of packet, if it is RoCEv2
 
+	trunks   *trunks
 	recorder *recorder // nil: no decisions are recorded
 	losses   losses    // the last ones
 }
@@ -84,6 +85,7 @@ func (in *ingress) receive(p *port) bool {
 		in.stream.bytes += len(raw)
 		in.handle(p.line, i, raw, arrived)
 	}
+	in.trunks.flush(p.line.link.peer)
 	if n < receiveBatch {
 		p.empty = max(p.empty, before) // some may have come since
 		return false
@@ -106,6 +108,13 @@ func (in *ingress) handle(n *line, i int, raw []byte, arrived time.Duration) {
 	}
 	in.verdicts = in.verdicts[:0]
 	runs := in.decide(n, &f, arrived)
+	if n.far {
+		for i := range in.verdicts {
+			in.copyToTaps(n, &f, i, nil, &in.verdicts[i], false, arrived)
+		}
+		n.link.peer.ship(n, &f, runs, arrived, in.memory)
+		return
+	}
 	var whole *heldFrame
 	needed := slices.ContainsFunc(runs, func(r run) bool { return r.held == nil })
 	if needed {

@@ -17,6 +17,7 @@ type line struct {
 	direction int
 	model     *impair.Direction
 	to        *port // where frames leave; nil while the link is detached
+	far       bool  // frames leave at another host, that of the link's peer
 
 	queue   queue
 	release time.Duration // when the first of the queue is due, with its followers

@@ -27,10 +27,17 @@ func newBench(tb testing.TB, there topology.Impairment) *bench { return newDilat
 
 func newDilatedBench(tb testing.TB, dilated dilation, there topology.Impairment) *bench {
 	tb.Helper()
+	b, ports := newBareBench(tb, dilated)
+	b.attach(tb, Link{Name: "x", Seed: 1, Directions: [2]topology.Impairment{there}}, ports)
+	return b
+}
+
+// newBareBench returns a bench whose ports are no link's yet.
+func newBareBench(tb testing.TB, dilated dilation) (b *bench, ports [2]*port) {
+	tb.Helper()
 	l, err := newLoop(dilated)
 	must(tb, err)
-	b := &bench{loop: l}
-	var ports [2]*port
+	b = &bench{loop: l}
 	for i := range ports {
 		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 		must(tb, err)
@@ -48,11 +55,16 @@ func newDilatedBench(tb testing.TB, dilated dilation, there topology.Impairment)
 		unix.Close(l.poller.fd)
 		unix.Close(l.commands.eventfd)
 	})
-	must(tb, l.links.attach(Link{Name: "x", Seed: 1, Directions: [2]topology.Impairment{there}}, ports))
-	_, err = l.links.start("x")
+	return b, ports
+}
+
+// attach makes ports those of a link.
+func (b *bench) attach(tb testing.TB, link Link, ports [2]*port) {
+	tb.Helper()
+	must(tb, b.links.attach(link, ports))
+	_, err := b.links.start(link.Name)
 	must(tb, err)
-	b.k = l.links.byName["x"]
-	return b
+	b.k = b.links.byName[link.Name]
 }
 
 // superPacket is a UDP super-packet of n datagrams of size bytes, the payload of

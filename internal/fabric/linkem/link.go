@@ -12,12 +12,14 @@ import (
 // A link is two lines and, unless it is detached, the two ports they join. It
 // belongs to the loop's thread.
 type link struct {
-	name  string
-	state state
-	ports [2]*port // nil: the end is a switch with a packet buffer
-	lines [2]*line // [0] from ports[0] to ports[1], [1] back
-	taps  []*packetTap
-	idle  chan struct{} // closed, and nil, once no packet is on its way; nil unless somebody waits for that
+	name   string
+	state  state
+	ports  [2]*port // nil: the end is a switch with a packet buffer, or at another host
+	peer   *peer    // the engine of that host; nil: there is none
+	number uint32   // in the topology
+	lines  [2]*line // [0] from ports[0] to ports[1], [1] back
+	taps   []*packetTap
+	idle   chan struct{} // closed, and nil, once no packet is on its way; nil unless somebody waits for that
 }
 
 // A state is the step that a link has reached in the sequence of package linkem's

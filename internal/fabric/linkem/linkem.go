@@ -45,6 +45,8 @@
 //
 // It carries switches and routers with a packet buffer, too, with the links at them, which the kernel never has (fabric.go).
 //
+// A link whose other end is at another host is carried by the engines of both, joined by a trunk (trunk.go, package trunk).
+//
 // Start reading at Engine, then at loop: ingress receives and decides, egress sends.
 package linkem
 
@@ -85,6 +87,9 @@ var (
 	methodStorm    = control.NewProcedure[stormParams]("storm")
 	methodDeadlock = control.NewMethod[control.None, bufferstats.Deadlock]("deadlock")
 	methodBuffers  = control.NewMethod[control.None, BufferFigures]("buffers")
+	methodTrunk    = control.NewProcedure[string]("trunk").WithFiles(2, 2) // by the name of the peer: a stream and datagrams
+	methodTrunkEnd = control.NewProcedure[string]("trunk-end")             // lasts until the trunk to a peer is no more, and fails with the reason
+	methodTrunks   = control.NewMethod[control.None, map[string]TrunkCounts]("trunks")
 	methodRelays   = control.NewMethod[control.None, map[string]relay.Counts]("relays")
 )
 
@@ -94,11 +99,15 @@ type Link struct {
 	Seed uint64 // the lab's
 	// Interfaces are the middles in the engine's network namespace: what comes
 	// in at [0] was sent by the link's first endpoint. Both have the link's MTU.
-	// One is "" where the end is a switch with a packet buffer: no frames of the kernel's come in there.
+	// One is "" where the end is a switch with a packet buffer, or at another host: no frames of the kernel's come in there.
 	Interfaces [2]string
 	// Directions are the settings of the directions: [0] from Interfaces[0] to [1], [1] back.
 	Directions [2]topology.Impairment
 	Joined     bool // the kernel forwards between the interfaces at present
+	// Trunk is the name of the trunk over which the host with the other end is reached (Engine.Trunk); "": there is none. Number
+	// is the link's in the topology, by which that host knows it.
+	Trunk  string
+	Number uint32
 	// Started has the engine begin to forward at once, without a request to Start. It
 	// is for links that are not Joined.
 	Started bool
@@ -304,4 +313,21 @@ func (e *Engine) Relay(ctx context.Context, iface string, namespace, directory *
 // Relays returns what every relay has counted, by its interface.
 func (e *Engine) Relays(ctx context.Context) (map[string]relay.Counts, error) {
 	return methodRelays.Call(ctx, e.conn, nil)
+}
+
+// Trunk joins the engine with that of another host, by a connected stream socket and a connected datagram socket, which
+// stay the caller's to close. It returns when the difference of the two clocks is known. Links between
+// the hosts may be attached then.
+func (e *Engine) Trunk(ctx context.Context, name string, stream, datagrams *os.File) error {
+	return methodTrunk.Call(ctx, e.conn, name, stream, datagrams)
+}
+
+// AwaitTrunkEnd waits until the trunk to a host is no more, and returns why.
+func (e *Engine) AwaitTrunkEnd(ctx context.Context, name string) error {
+	return methodTrunkEnd.Call(ctx, e.conn, name)
+}
+
+// Trunks returns how trunks fare, by the names of the hosts.
+func (e *Engine) Trunks(ctx context.Context) (map[string]TrunkCounts, error) {
+	return methodTrunks.Call(ctx, e.conn, nil)
 }

@@ -19,6 +19,7 @@ type linkTable struct {
 	egress  *egress
 	byName  map[string]*link
 	log     *impair.Log // that links replay; nil: none
+	trunks  *trunks
 }
 
 // find returns a link, which is in one of the states if there are any.
@@ -46,16 +47,38 @@ func (t *linkTable) attach(a Link, ports [2]*port) error {
 	if k.state != detached {
 		return control.Errorf(control.Usage, "link %s is %s", a.Name, k.state)
 	}
+	if a.Trunk != "" {
+		if err := t.cross(k, a, ports); err != nil {
+			return err
+		}
+	}
 	k.state = attached
 	k.ports = ports
 	k.replay(t.log)
 	for i, n := range k.lines {
 		n.set(a.Directions[i], t.fabric(t.now()))
 		n.to = ports[1-i]
+		n.far = k.peer != nil && n.to == nil
 		if ports[i] != nil {
 			ports[i].line = n
 		}
 	}
+	return nil
+}
+
+// cross makes a link one whose other end is at the host of a trunk.
+func (t *linkTable) cross(k *link, a Link, ports [2]*port) error {
+	q := t.trunks.byName[a.Trunk]
+	switch {
+	case q == nil:
+		return control.Errorf(control.Usage, "the engine has no trunk to %s", a.Trunk)
+	case k.lines[0].wire != nil || a.Joined || (ports[0] == nil) == (ports[1] == nil):
+		return control.Errorf(control.Usage, "link %s cannot be between hosts: one end is here, not at a switch with a buffer, and the kernel does not carry it", a.Name)
+	case q.links[a.Number] != nil && q.links[a.Number] != k:
+		return control.Errorf(control.Usage, "link %s has the number of %s", a.Name, q.links[a.Number].name)
+	}
+	k.peer, k.number = q, a.Number
+	q.links[a.Number] = k
 	return nil
 }
 
@@ -93,6 +116,9 @@ func (t *linkTable) release(name string) (idle <-chan struct{}, err error) {
 	k, err := t.find(name, started, releasing)
 	if err != nil {
 		return nil, err
+	}
+	if k.peer != nil {
+		return nil, errFar(k)
 	}
 	if k.lines[0].wire != nil {
 		return nil, control.Errorf(control.Usage, "link %s is at a switch with a buffer, which the kernel does not carry", name)

@@ -19,6 +19,7 @@ type loop struct {
 	egress   egress       // sends
 	links    linkTable    // the links and their states
 	fabric   *fabric      // switches with packet buffers; nil: there is none
+	trunks   trunks       // the engines of other hosts
 	closing  bool         // the thread is to end
 }
 
@@ -46,6 +47,8 @@ func newLoop(dilated dilation) (*loop, error) {
 		host: openHost(), early: maxEarly / 2,
 	}
 	l.links = linkTable{epoch: began, poller: &l.poller, ingress: &l.ingress, egress: &l.egress, byName: map[string]*link{}}
+	l.trunks = trunks{epoch: began, poller: &l.poller, ingress: &l.ingress, egress: &l.egress, byName: map[string]*peer{}, byFD: map[int32]*peer{}, timer: -1}
+	l.ingress.trunks, l.links.trunks = &l.trunks, &l.trunks
 	if l.poller.fd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
@@ -77,6 +80,8 @@ func (l *loop) run() error {
 				more = l.ingress.receive(p) || more
 			} else if int(e.Fd) == l.commands.eventfd {
 				l.runCommands()
+			} else {
+				l.trunks.take(&e)
 			}
 		}
 		l.poller.more = more

@@ -159,7 +159,13 @@ func (w *poller) delayed() bool {
 	if !w.delayKnown {
 		w.delayKnown, w.leastDelay = true, math.MaxInt64
 		for _, p := range w.ports {
-			w.leastDelay = min(w.leastDelay, w.machine(p.line.model.LeastDelay()))
+			for _, n := range p.line.link.lines {
+				least := w.machine(n.model.LeastDelay())
+				if n.link.peer != nil {
+					least -= n.link.peer.offset.Trip() // some of it goes by on the way to the other host
+				}
+				w.leastDelay = min(w.leastDelay, least)
+			}
 		}
 	}
 	return w.leastDelay > coalesceTime

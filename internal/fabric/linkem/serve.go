@@ -47,6 +47,7 @@ func Main(channel *os.File, dilated int) error {
 		rec.end()
 	}
 	l.links.close()
+	l.trunks.close()
 	if err != nil {
 		return fmt.Errorf("link engine: %w", err)
 	}
@@ -82,6 +83,9 @@ func (s *service) requests() *control.Mux {
 	methodStorm.Handle(&mux, s.storm)
 	methodDeadlock.Handle(&mux, s.deadlock)
 	methodBuffers.Handle(&mux, s.buffers)
+	methodTrunk.Handle(&mux, s.trunk)
+	methodTrunkEnd.Handle(&mux, s.awaitTrunkEnd)
+	methodTrunks.Handle(&mux, s.trunkCounts)
 	methodRelay.Handle(&mux, s.relays.serve)
 	methodRelays.Handle(&mux, s.relays.counts)
 	return &mux

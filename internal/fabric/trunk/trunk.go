@@ -25,7 +25,7 @@ type Frame struct {
 	Direction int           // of the link, 0 or 1
 	Arrived   time.Duration // at the sender
 	Runs      []Run
-	Bytes     []byte // with its virtio header (package frame), in the byte order of the machine
+	Bytes     []byte // with its virtio header (package frame), in the byte order of the machine; empty: all runs have their Own
 }
 
 // A Run is a series of packets of the frame that leave together.
@@ -34,28 +34,35 @@ type Run struct {
 	Queued  time.Duration // sum over the packets of what they spent in the queue before the rate, of the lab's time
 	First   int
 	Count   int
-	Mark    bool // they bear Congestion Experienced
+	Mark    bool   // they bear Congestion Experienced
+	Own     []byte // not nil: they are of this frame, in the place of Bytes
 }
 
 // The parts of a message: of the head the length of all (4 bytes), the number of runs (2), the
-// direction (1), nothing (1), the link (4), nothing (4), and the time of arrival (8). Numbers are little-endian.
+// direction (1), nothing (1), the link (4), the length of the frame (4), and the time of arrival (8). Of a run: when it departs (8), the
+// time in the queue (8), its first packet (2), their number (2), the mark (1) and the length of its own
+// frame (3). Then come the frame and those of the runs. Numbers are little-endian.
 const (
 	headLen = 24
 	runLen  = 24
 	// maxRuns bounds the runs of a frame: each of its packets may leave by itself, and twice.
 	maxRuns = 1 << 14
-	// MaxLen is the length of the longest message.
-	MaxLen = headLen + maxRuns*runLen + frame.MaxLen
+	// MaxLen is the length of the longest message. The frames that runs have of their own are packets of the frame, each of which is
+	// there twice at most, with its headers.
+	MaxLen = headLen + maxRuns*(runLen+frame.MaxHeaders) + 3*frame.MaxLen
 )
 
-// AppendHead appends a frame's message but for its bytes, which follow.
+// AppendHead appends a frame's message but for its bytes and the runs' own, which follow.
 func AppendHead(b []byte, f *Frame) []byte {
 	length := headLen + len(f.Runs)*runLen + len(f.Bytes)
+	for i := range f.Runs {
+		length += len(f.Runs[i].Own)
+	}
 	b = binary.LittleEndian.AppendUint32(b, uint32(length))
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(f.Runs)))
 	b = append(b, byte(f.Direction), 0)
 	b = binary.LittleEndian.AppendUint32(b, f.Link)
-	b = binary.LittleEndian.AppendUint32(b, 0)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(f.Bytes)))
 	b = binary.LittleEndian.AppendUint64(b, uint64(f.Arrived))
 	for i := range f.Runs {
 		r := &f.Runs[i]
@@ -63,11 +70,19 @@ func AppendHead(b []byte, f *Frame) []byte {
 		b = binary.LittleEndian.AppendUint64(b, uint64(r.Queued))
 		b = binary.LittleEndian.AppendUint16(b, uint16(r.First))
 		b = binary.LittleEndian.AppendUint16(b, uint16(r.Count))
-		var mark uint32
+		last := uint32(len(r.Own)) << 8
 		if r.Mark {
-			mark = 1
+			last |= 1
 		}
-		b = binary.LittleEndian.AppendUint32(b, mark)
+		b = binary.LittleEndian.AppendUint32(b, last)
+	}
+	return b
+}
+
+// AppendOwn appends the runs' own frames, which a message ends with.
+func AppendOwn(b []byte, f *Frame) []byte {
+	for i := range f.Runs {
+		b = append(b, f.Runs[i].Own...)
 	}
 	return b
 }
@@ -88,16 +103,37 @@ func parse(b []byte, f *Frame) error {
 	if f.Direction > 1 {
 		return fmt.Errorf("a link has no direction %d", f.Direction)
 	}
-	f.Bytes = b[headLen+runs*runLen:]
-	if len(f.Bytes) > frame.MaxLen {
-		return fmt.Errorf("a frame of %d bytes", len(f.Bytes))
+	rest := b[headLen+runs*runLen:]
+	take := func(length uint32) (taken []byte, err error) {
+		if uint64(length) > uint64(len(rest)) {
+			return nil, errCut
+		}
+		if length > frame.MaxLen {
+			return nil, fmt.Errorf("a frame of %d bytes", length)
+		}
+		taken, rest = rest[:length], rest[length:]
+		return taken, nil
+	}
+	var err error
+	if f.Bytes, err = take(binary.LittleEndian.Uint32(b[12:])); err != nil {
+		return err
 	}
 	f.Runs = f.Runs[:0]
 	for x := b[headLen:]; runs > 0; x, runs = x[runLen:], runs-1 {
-		f.Runs = append(f.Runs, Run{
+		last := binary.LittleEndian.Uint32(x[20:])
+		r := Run{
 			Departs: time.Duration(binary.LittleEndian.Uint64(x)), Queued: time.Duration(binary.LittleEndian.Uint64(x[8:])),
-			First: int(binary.LittleEndian.Uint16(x[16:])), Count: int(binary.LittleEndian.Uint16(x[18:])), Mark: x[20] == 1,
-		})
+			First: int(binary.LittleEndian.Uint16(x[16:])), Count: int(binary.LittleEndian.Uint16(x[18:])), Mark: last&1 == 1,
+		}
+		if last>>8 > 0 {
+			if r.Own, err = take(last >> 8); err != nil {
+				return err
+			}
+		}
+		f.Runs = append(f.Runs, r)
+	}
+	if len(rest) > 0 {
+		return fmt.Errorf("%d bytes too many", len(rest))
 	}
 	return nil
 }

@@ -12,6 +12,9 @@ import (
 	"pgregory.net/rapid"
 )
 
+// message returns a frame as it crosses.
+func message(f *Frame) []byte { return AppendOwn(append(AppendHead(nil, f), f.Bytes...), f) }
+
 func drawFrame(t *rapid.T) Frame {
 	f := Frame{
 		Link: rapid.Uint32().Draw(t, "link"), Direction: rapid.IntRange(0, 1).Draw(t, "direction"),
@@ -23,6 +26,9 @@ func drawFrame(t *rapid.T) Frame {
 			Departs: time.Duration(rapid.Int64().Draw(t, "departs")), Queued: time.Duration(rapid.Int64().Draw(t, "queued")),
 			First: int(rapid.Uint16().Draw(t, "first")), Count: int(rapid.Uint16().Draw(t, "count")), Mark: rapid.Bool().Draw(t, "mark"),
 		})
+		if rapid.Bool().Draw(t, "own") {
+			f.Runs[len(f.Runs)-1].Own = rapid.SliceOfN(rapid.Byte(), 1, 100).Draw(t, "own bytes")
+		}
 	}
 	return f
 }
@@ -33,7 +39,7 @@ func TestStream(t *testing.T) {
 		frames := rapid.SliceOfN(rapid.Custom(drawFrame), 1, 8).Draw(t, "frames")
 		var stream []byte
 		for i := range frames {
-			stream = append(AppendHead(stream, &frames[i]), frames[i].Bytes...)
+			stream = append(stream, message(&frames[i])...)
 		}
 		r := NewReader(1)
 		for len(stream) > 0 {
@@ -64,23 +70,23 @@ func TestStream(t *testing.T) {
 	})
 }
 
-// The longest message fits into a reader.
+// The longest message that may be fits into a reader.
 func TestLongest(t *testing.T) {
 	f := Frame{Runs: make([]Run, maxRuns), Bytes: make([]byte, frame.MaxLen)}
-	stream := append(AppendHead(nil, &f), f.Bytes...)
-	if len(stream) != MaxLen {
-		t.Errorf("it has %d bytes, want %d", len(stream), MaxLen)
+	for i := range f.Runs {
+		f.Runs[i].Own = make([]byte, frame.MaxHeaders+2*frame.MaxLen/maxRuns)
 	}
+	stream := message(&f)
 	r := NewReader(1)
 	r.Add(copy(r.Room(), stream))
 	if got, err := r.Next(); err != nil || got == nil || len(got.Runs) != maxRuns {
-		t.Error(got, err)
+		t.Error(err)
 	}
 }
 
 // What a hostile peer sends is refused, and nothing of it is believed.
 func TestBadStream(t *testing.T) {
-	good := append(AppendHead(nil, &Frame{Runs: []Run{{Count: 1}}, Bytes: []byte("frame")}), "frame"...)
+	good := message(&Frame{Runs: []Run{{Count: 1}, {Count: 1, Own: []byte("own")}}, Bytes: []byte("frame")})
 	for _, c := range []struct {
 		name   string
 		change func(b []byte)
@@ -91,6 +97,9 @@ func TestBadStream(t *testing.T) {
 		{"longest", func(b []byte) { binary.LittleEndian.PutUint32(b, 1<<32-1) }, "a message of 4294967295 bytes"},
 		{"runs", func(b []byte) { b[4] = 9 }, "the message is cut short"},
 		{"many runs", func(b []byte) { b[5] = 0xff }, "the message is cut short"},
+		{"frame", func(b []byte) { b[12] = 9 }, "the message is cut short"},
+		{"own", func(b []byte) { b[headLen+runLen+21] = 4 }, "the message is cut short"},
+		{"less", func(b []byte) { b[headLen+runLen+21] = 2 }, "1 bytes too many"},
 		{"direction", func(b []byte) { b[6] = 2 }, "a link has no direction 2"},
 	} {
 		bad := bytes.Clone(good)
@@ -101,13 +110,15 @@ func TestBadStream(t *testing.T) {
 			t.Errorf("%s: %+v, %v, want %q", c.name, f, err, c.want)
 		}
 	}
-	if err := parse(append(AppendHead(nil, &Frame{Bytes: make([]byte, frame.MaxLen+1)}), make([]byte, frame.MaxLen+1)...), &Frame{}); err == nil {
-		t.Error("a frame that is too long is taken")
+	for _, f := range []Frame{{Bytes: make([]byte, frame.MaxLen+1)}, {Runs: []Run{{Own: make([]byte, frame.MaxLen+1)}}}} {
+		if err := parse(message(&f), &Frame{}); err == nil {
+			t.Error("a frame that is too long is taken")
+		}
 	}
 }
 
 func FuzzReader(f *testing.F) {
-	f.Add(append(AppendHead(nil, &Frame{Runs: []Run{{Count: 1}}, Bytes: []byte("frame")}), "frame"...))
+	f.Add(message(&Frame{Runs: []Run{{Count: 1}, {Count: 1, Own: []byte("own")}}, Bytes: []byte("frame")}))
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		r := NewReader(1)
 		for len(stream) > 0 {
