@@ -15,7 +15,7 @@ import (
 // uiAddress is the default of --listen: any port that is free, on this machine alone.
 const uiAddress = "127.0.0.1:0"
 
-// mostReports is how many reports a page lays over each other.
+// mostReports bounds the reports that a page lays over each other.
 const mostReports = 2
 
 func uiCommand() *cobra.Command {

@@ -213,7 +213,7 @@ func readNow(fd int, b []byte) (int, unix.Errno) {
 	return int(n), 0
 }
 
-// ship has a frame cross that passes a line, with what was decided on its packets. What is in staging buffers stays
+// ship has a frame cross that passes a line, with what was decided on its packets. Frames in staging buffers stay
 // there until flush.
 func (q *peer) ship(n *line, f *frame.Frame, runs []run, arrived time.Duration, memory *pool) {
 	if len(runs) == 0 {

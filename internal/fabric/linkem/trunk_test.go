@@ -91,7 +91,7 @@ func (b *bench) departures() (all []departure) {
 	return all
 }
 
-// What leaves at the other host is what would leave here: the same packets, changed, doubled, marked and reordered alike, after
+// The same packets leave at the other host that would leave here, changed, doubled, marked and reordered alike, after
 // the same decisions, each at the same instant of its own clock, and with the same figures.
 func TestCrossing(t *testing.T) {
 	const ahead = -17 * time.Hour
@@ -355,7 +355,7 @@ func TestTrunkPeerIsKilled(t *testing.T) {
 	}
 }
 
-// What a peer does not take in time is lost once too much of it waits, and counted; what it takes later arrives.
+// Frames that a peer does not take in time are lost once too much of them waits, and counted; those that it takes later arrive.
 func TestTrunkIsSlow(t *testing.T) {
 	l := newTrunked(t, topology.Impairment{}, topology.Impairment{})
 	must(t, l.farLab.cmd.Process.Signal(syscall.SIGSTOP))

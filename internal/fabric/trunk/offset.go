@@ -61,7 +61,7 @@ type Offset struct {
 	best     measurement
 }
 
-// A measurement is what one ping tells.
+// A measurement is made by one ping.
 type measurement struct {
 	at     time.Duration // of one's own clock; 0: there is none
 	offset time.Duration

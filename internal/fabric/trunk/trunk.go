@@ -138,7 +138,7 @@ func parse(b []byte, f *Frame) error {
 	return nil
 }
 
-// A Reader takes a stream apart into frames. Who reads the stream reads into Room, and says with Add how much came.
+// A Reader takes a stream apart into frames. The stream is read into Room, and Add says how much came.
 type Reader struct {
 	buffer     []byte
 	begin, end int // of what is not taken yet

@@ -84,7 +84,7 @@ func TestLongest(t *testing.T) {
 	}
 }
 
-// What a hostile peer sends is refused, and nothing of it is believed.
+// Messages of a hostile peer are refused, and nothing of them is believed.
 func TestBadStream(t *testing.T) {
 	good := message(&Frame{Runs: []Run{{Count: 1}, {Count: 1, Own: []byte("own")}}, Bytes: []byte("frame")})
 	for _, c := range []struct {

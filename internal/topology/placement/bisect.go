@@ -8,7 +8,7 @@ const free = -1
 // coarsest is the number of vertices from which on a graph is made smaller before it is halved.
 const coarsest = 60
 
-// attempts is how often the smallest graph is halved, from different vertices; the best counts.
+// attempts counts the times that the smallest graph is halved, from different vertices; the best counts.
 const attempts = 8
 
 // A bisection halves a graph.

@@ -203,7 +203,7 @@ func (f *fixture) sample() {
 	}
 }
 
-// at is what the lab does in a second: loads that differ from link to link and wander, and links that are cut.
+// at returns what the lab does in a second: loads that differ from link to link and wander, and links that are cut.
 func (f *fixture) at(m *live.Map, second, run int) *live.Sample {
 	f.mu.Lock()
 	defer f.mu.Unlock()
