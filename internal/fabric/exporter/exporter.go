@@ -6,7 +6,6 @@ package exporter
 
 import (
 	"context"
-	"errors"
 	"os"
 	"time"
 
@@ -32,10 +31,7 @@ func Expose(ctx context.Context, params monitor.Metrics) error {
 	if err != nil || !ended {
 		return err
 	}
-	if err := l.Err(); !errors.Is(err, control.ErrClosed) {
-		return err
-	}
-	return control.Errorf(control.Failed, "the supervisor of lab %s was killed, and the lab with it", params.Lab)
+	return l.End()
 }
 
 // gather returns the metrics of a lab.

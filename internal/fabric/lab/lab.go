@@ -429,6 +429,14 @@ func (s *session) Done() <-chan struct{} { return s.over }
 // if the connection was closed.
 func (s *session) Err() error { return s.reason }
 
+// End returns Err as those are told it who watched the lab: with its name where the supervisor was killed.
+func (l *Lab) End() error {
+	if err := l.Err(); !errors.Is(err, control.ErrClosed) {
+		return err
+	}
+	return control.Errorf(control.Failed, "the supervisor of lab %s was killed, and the lab with it", l.info.Lab)
+}
+
 // Release lets the lab live on after the caller's end. It is for the caller of
 // Start. The end of ctx does not interrupt it once it has begun, so that it is always known
 // whose the lab is.

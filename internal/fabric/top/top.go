@@ -58,7 +58,7 @@ func Show(ctx context.Context, params monitor.Top) error {
 	}
 	select {
 	case <-l.Done():
-		return ended(params.Lab, l.Err())
+		return l.End()
 	default:
 		return nil
 	}
@@ -74,12 +74,4 @@ func run(program *tea.Program) error {
 		return control.Errorf(control.Unable, "the terminal cannot be used: %v", err)
 	}
 	return nil
-}
-
-// ended returns why a lab has ended.
-func ended(labName string, err error) error {
-	if errors.Is(err, control.ErrClosed) {
-		return control.Errorf(control.Failed, "the supervisor of lab %s was killed, and the lab with it", labName)
-	}
-	return err
 }

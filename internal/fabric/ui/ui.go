@@ -99,7 +99,7 @@ func showLab(ctx context.Context, params monitor.UI) error {
 	work.Go(func() {
 		select {
 		case <-l.Done():
-			h.end(endOf(l, params.Lab).Error())
+			h.end(l.End().Error())
 			close(over)
 		case <-looking.Done():
 			h.end(uiEnded)
@@ -116,7 +116,7 @@ func showLab(ctx context.Context, params monitor.UI) error {
 	if err != nil || !ended {
 		return err
 	}
-	return endOf(l, params.Lab)
+	return l.End()
 }
 
 // serve serves at the address, of which it says the URL, until ctx ends or what is shown, which closes over.
@@ -144,14 +144,6 @@ func (s *server) serve(ctx context.Context, params monitor.UI, over <-chan struc
 		}
 	}
 	return web.Serve(ctx, listener, s.handler(), over, farewell)
-}
-
-// endOf returns why a lab has ended.
-func endOf(l *lab.Lab, name string) error {
-	if err := l.Err(); !errors.Is(err, control.ErrClosed) {
-		return err
-	}
-	return control.Errorf(control.Failed, "the supervisor of lab %s was killed, and the lab with it", name)
 }
 
 // follow passes the events of a lab on: those of the time that is remembered, and those to come.
