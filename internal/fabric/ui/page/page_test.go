@@ -280,6 +280,9 @@ func TestTime(t *testing.T) {
 	b.Eval(`document.activeElement.blur()`, nil)
 	b.Press("ArrowRight")
 	b.Until(`document.querySelector("#now").textContent === "61.0 s"`)
+	b.Eval(`document.querySelector("#panel [role=tab]").focus()`, nil) // which has arrows for itself
+	b.Press("ArrowRight")
+	b.Until(`document.querySelector("#now").textContent === "61.0 s" && document.activeElement === document.querySelectorAll("#panel [role=tab]")[1]`)
 	b.Press("Escape")
 	b.Press(" ")
 	b.Until(`document.querySelector("#now").textContent === "2:11.0" && document.querySelector("#panel-title").textContent === "The lab"`)

@@ -134,8 +134,11 @@ document.addEventListener("keydown", e => {
     void undo();
     return;
   }
-  if (e.ctrlKey || e.metaKey || e.altKey || help.open || target.matches("input, select, textarea, [role=tab]") || target.closest(".shell")) return;
-  if (e.key === " " && target.matches("button, summary, a")) return;
+  if (e.ctrlKey || e.metaKey || e.altKey || help.open || target.closest(".shell")) return;
+  // What is typed, or moves a slider or from tab to tab, is for what has the focus.
+  if (target.matches("input:not([type=range]):not([type=checkbox]), select, textarea")) return;
+  if (e.key === " " && target.matches("button, summary, a, input")) return;
+  if (/^(Arrow|Home$|End$)/.test(e.key) && target.matches("[role=tab], input")) return;
   const act = keys[e.key];
   if (act) { e.preventDefault(); act(); }
 });
