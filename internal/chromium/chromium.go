@@ -185,11 +185,12 @@ func (b *Browser) Open(url string) {
 	}
 }
 
-// Look sets what the reader has: a window's size in pixels, and a colour scheme.
+// Look sets what the reader has: a window's size in pixels, and a colour scheme. Nothing moves, so that colours are not measured
+// on their way from one to another.
 func (b *Browser) Look(width, height int, scheme string) {
 	b.t.Helper()
 	b.Call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false}, nil)
-	b.Call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
+	b.Call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}, {"name": "prefers-reduced-motion", "value": "reduce"}}}, nil)
 }
 
 // Eval evaluates an expression, waits for it if it is a promise, and has its value.

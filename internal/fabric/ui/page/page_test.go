@@ -284,8 +284,9 @@ func TestTime(t *testing.T) {
 	b.Press("ArrowRight")
 	b.Until(`document.querySelector("#now").textContent === "61.0 s" && document.activeElement === document.querySelectorAll("#panel [role=tab]")[1]`)
 	b.Press("Escape")
+	b.Until(`document.querySelector("#panel-title").textContent === "The lab" && document.activeElement.id === "panel"`)
 	b.Press(" ")
-	b.Until(`document.querySelector("#now").textContent === "2:11.0" && document.querySelector("#panel-title").textContent === "The lab"`)
+	b.Until(`document.querySelector("#now").textContent === "2:11.0"`)
 	hide := func(hidden bool) {
 		b.Eval(fmt.Sprintf(`Object.defineProperty(document, "hidden", { value: %v, configurable: true }); document.dispatchEvent(new Event("visibilitychange"))`, hidden), nil)
 	}

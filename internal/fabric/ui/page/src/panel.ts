@@ -32,7 +32,9 @@ export class Panels {
     else this.panel = labPanel(this.view);
     at("panel-title").replaceChildren(...this.panel.title);
     at("panel-close").hidden = s.kind === "lab";
+    const focused = at("panel").contains(document.activeElement);
     at("panel").replaceChildren(...this.panel.body);
+    if (focused) at("panel").focus(); // what had the focus is gone
     at("panel").scrollTop = 0;
     this.panel.update();
   }
