@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,14 +24,14 @@ func TestMain(m *testing.M) {
 
 // A recording is a recorder whose captures have a packet a second, from the beginning on.
 type recording struct {
-	started, running int // captures; synctest.Wait is called before they are read
+	started, running atomic.Int64 // captures
 	failure          error
 }
 
 func (r *recording) record(ctx context.Context, endpoint string, began func(), add func(*trace.Packet)) error {
-	r.started++
-	r.running++
-	defer func() { r.running-- }()
+	r.started.Add(1)
+	r.running.Add(1)
+	defer r.running.Add(-1)
 	if r.failure != nil {
 		return r.failure
 	}
@@ -77,17 +78,17 @@ func TestCapturesEnd(t *testing.T) {
 		}
 		time.Sleep(9 * time.Second)
 		ask(28)
-		if r.started != 1 || r.running != 1 {
-			t.Fatalf("%d of %d captures run", r.running, r.started)
+		if r.started.Load() != 1 || r.running.Load() != 1 {
+			t.Fatalf("%d of %d captures run", r.running.Load(), r.started.Load())
 		}
 		time.Sleep(idle - time.Nanosecond)
 		synctest.Wait()
-		if r.running != 1 {
+		if r.running.Load() != 1 {
 			t.Error("the capture ended early")
 		}
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		if r.running != 0 {
+		if r.running.Load() != 0 {
 			t.Error("the capture goes on")
 		}
 		if _, err := w.Rows(t.Context(), "a:eth0", 1); err != nil {
@@ -98,11 +99,11 @@ func TestCapturesEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if r.started != 3 || r.running != 2 {
-			t.Errorf("%d of %d captures run", r.running, r.started)
+		if r.started.Load() != 3 || r.running.Load() != 2 {
+			t.Errorf("%d of %d captures run", r.running.Load(), r.started.Load())
 		}
 		w.Close()
-		if r.running != 0 {
+		if r.running.Load() != 0 {
 			t.Error("a capture goes on after the end")
 		}
 		if _, err := w.Rows(t.Context(), "a:eth0", 1); !errors.Is(err, errClosed) {
@@ -121,8 +122,8 @@ func TestCapturesThatFail(t *testing.T) {
 			if _, err := w.Rows(t.Context(), "a:eth0", 1); !errors.Is(err, r.failure) {
 				t.Errorf("%v", err)
 			}
-			if synctest.Wait(); r.started != i+1 || r.running != 0 {
-				t.Errorf("%d of %d captures run", r.running, r.started)
+			if synctest.Wait(); r.started.Load() != int64(i+1) || r.running.Load() != 0 {
+				t.Errorf("%d of %d captures run", r.running.Load(), r.started.Load())
 			}
 		}
 		slow := newWatch(time.Now(), func(ctx context.Context, _ string, _ func(), _ func(*trace.Packet)) error {
