@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,15 +21,21 @@ import (
 
 // A counted is a subject that counts how often it is looked at.
 type counted struct {
-	looks int
 	takes time.Duration
+
+	mu    sync.Mutex // guards what follows
+	looks int
 	err   error
 	began []time.Time
 }
 
 func (c *counted) look(context.Context) (m *live.Map, s *live.Sample, err error) {
+	c.mu.Lock()
 	c.began = append(c.began, time.Now())
+	c.mu.Unlock()
 	time.Sleep(c.takes)
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.looks++; c.looks == 1 {
 		m = &live.Map{Lab: "l"}
 	}
@@ -36,6 +43,27 @@ func (c *counted) look(context.Context) (m *live.Map, s *live.Sample, err error)
 		return m, nil, c.err
 	}
 	return m, &live.Sample{At: float64(c.looks)}, nil
+}
+
+// count returns how often it was looked at.
+func (c *counted) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.looks
+}
+
+// fail has looks fail from now on, or succeed for nil.
+func (c *counted) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = err
+}
+
+// told returns what somebody at a place is sent.
+func told(h *hub, p *place) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return all(&h.feed, p)
 }
 
 // running has a hub run within a bubble of virtual time.
@@ -64,33 +92,33 @@ func TestNobodyWatches(t *testing.T) {
 	}
 	running(t, c, func(h *hub) {
 		pass(time.Hour)
-		if c.looks != 0 {
-			t.Errorf("nobody watches, and the lab is asked %d times", c.looks)
+		if c.count() != 0 {
+			t.Errorf("nobody watches, and the lab is asked %d times", c.count())
 		}
 		leave := h.watch()
 		pass(10*time.Second - time.Millisecond)
-		if c.looks != 10 {
-			t.Errorf("in 10 s the lab is asked %d times", c.looks)
+		if c.count() != 10 {
+			t.Errorf("in 10 s the lab is asked %d times", c.count())
 		}
 		leaveToo := h.watch()
 		pass(10 * time.Second)
-		if c.looks != 20 {
-			t.Errorf("two watch, and the lab is asked %d times", c.looks)
+		if c.count() != 20 {
+			t.Errorf("two watch, and the lab is asked %d times", c.count())
 		}
 		leave()
 		pass(10 * time.Second)
-		if c.looks != 30 {
-			t.Errorf("one of two watches, and the lab is asked %d times", c.looks)
+		if c.count() != 30 {
+			t.Errorf("one of two watches, and the lab is asked %d times", c.count())
 		}
 		leaveToo()
 		pass(time.Hour)
-		if c.looks > 30 {
-			t.Errorf("nobody watches any more, and the lab is asked %d times", c.looks-30)
+		if c.count() > 30 {
+			t.Errorf("nobody watches any more, and the lab is asked %d times", c.count()-30)
 		}
 		leave = h.watch()
 		pass(time.Millisecond)
-		if c.looks != 31 {
-			t.Errorf("somebody watches again, and the lab is asked %d times", c.looks-30)
+		if c.count() != 31 {
+			t.Errorf("somebody watches again, and the lab is asked %d times", c.count()-30)
 		}
 		leave()
 	})
@@ -122,16 +150,16 @@ func TestUnseen(t *testing.T) {
 		time.Sleep(10*time.Second + time.Millisecond)
 		synctest.Wait()
 		var p place
-		if got := all(&h.feed, &p); !strings.Contains(got, "the lab cannot be seen: no answer") || strings.Count(got, "no answer") != 1 {
+		if got := told(h, &p); !strings.Contains(got, "the lab cannot be seen: no answer") || strings.Count(got, "no answer") != 1 {
 			t.Error(got)
 		}
-		c.err = nil
+		c.fail(nil)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		c.err = errors.New("none again")
+		c.fail(errors.New("none again"))
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if got := all(&h.feed, &p); strings.Count(got, "sample:") != 1 || strings.Count(got, "none again") != 1 {
+		if got := told(h, &p); strings.Count(got, "sample:") != 1 || strings.Count(got, "none again") != 1 {
 			t.Error(got)
 		}
 	})
@@ -253,7 +281,7 @@ func TestReplayed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		got := all(&h.feed, new(place))
+		got := told(h, new(place))
 		if !strings.HasPrefix(got, `map:{"lab":"l","seed":0,"runs":2,`) || strings.Count(got, "sample:") != len(r.Samples) || !strings.Contains(got, "hello") {
 			t.Errorf("%.100s: %d samples", got, strings.Count(got, "sample:"))
 		}
