@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ndklab/ndklab/internal/need"
 	"pgregory.net/rapid"
 )
 
@@ -239,9 +240,7 @@ func metis(t *testing.T, s *shape, hosts int, args ...string) int {
 
 // The figures of METIS are what it prints, where it is installed.
 func TestMETIS(t *testing.T) {
-	if _, err := exec.LookPath("gpmetis"); err != nil {
-		t.Skip("no gpmetis on PATH: the Debian package metis has it")
-	}
+	need.Check(t, need.Programs("gpmetis")) // Debian's package metis
 	for _, c := range cuts {
 		s := c.shape()
 		for n, recorded := range c.metis {
