@@ -154,5 +154,7 @@ func TestReports(t *testing.T) {
 		t.Fatal(err)
 	}
 	start(t, "ui", reports[0], nonsense).ends(t, 2, "ndklab: "+nonsense+": no report: it has neither workloads nor labs; expected what `ndklab run -o json` prints")
-	start(t, "ui", filepath.Join(folder, "missing.json")).ends(t, 2, "ndklab: there is no file "+filepath.Join(folder, "missing.json"))
+	for _, missing := range []string{filepath.Join(folder, "missing.json"), "missing.json"} {
+		start(t, "ui", missing).ends(t, 2, "ndklab: there is no file "+missing)
+	}
 }

@@ -75,9 +75,9 @@ Without LAB and FILE it is the lab of the one *.ndklab.yaml in the current folde
 	return cmd
 }
 
-// areReports reports whether arguments name files that are no topologies.
+// areReports reports whether arguments name files that are no topologies. No lab has a name that ends like a report's.
 func areReports(args []string) bool {
-	return len(args) > 0 && !slices.ContainsFunc(args, func(arg string) bool { return !isFile(arg) || isTopology(arg) })
+	return len(args) > 0 && !slices.ContainsFunc(args, func(arg string) bool { return !isFile(arg) && !strings.HasSuffix(arg, ".json") || isTopology(arg) })
 }
 
 // isTopology reports whether the argument of a command is a topology rather than a report.
