@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/ndklab/ndklab/internal/fabric/mmu"
+	"github.com/ndklab/ndklab/internal/topology/cabling"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -18,21 +19,21 @@ import (
 func (f *fabric) deadlocks() (found []string) {
 	follow := f.dependencies()
 	order := slices.SortedFunc(maps.Keys(follow), func(a, b [2]place) int {
-		return cmp.Or(a[0].compare(b[0]), a[1].compare(b[1]))
+		return cmp.Or(compare(a[0], b[0]), compare(a[1], b[1]))
 	})
 	for class := range mmu.Classes {
 		next := make(map[mmu.Queue][]mmu.Queue)
 		var queues []mmu.Queue
 		for _, pair := range order {
-			a, b := f.shared[pair[0].node], f.shared[pair[1].node]
+			a, b := f.shared[pair[0].Node], f.shared[pair[1].Node]
 			if !a.has(class) || !b.has(class) || follow[pair]&a.dscps[class]&b.dscps[class] == 0 {
 				continue
 			}
-			q := mmu.Queue{Switch: pair[0].node, Port: pair[0].face, Class: class}
+			q := mmu.Queue{Switch: pair[0].Node, Port: pair[0].Face, Class: class}
 			if next[q] == nil {
 				queues = append(queues, q)
 			}
-			next[q] = append(next[q], mmu.Queue{Switch: pair[1].node, Port: pair[1].face, Class: class})
+			next[q] = append(next[q], mmu.Queue{Switch: pair[1].Node, Port: pair[1].Face, Class: class})
 		}
 		cycle := mmu.FindCycle(queues, func(q mmu.Queue, visit func(mmu.Queue)) {
 			for _, n := range next[q] {
@@ -40,7 +41,7 @@ func (f *fabric) deadlocks() (found []string) {
 			}
 		})
 		if cycle != nil {
-			name := func(q mmu.Queue) string { return f.name(place{q.Switch, q.Port}) }
+			name := func(q mmu.Queue) string { return f.name(place{Node: q.Switch, Face: q.Port}) }
 			remedy := ", expected paths without such a cycle, or a watchdog"
 			if slices.ContainsFunc(cycle, func(q mmu.Queue) bool { return f.topo.Nodes[q.Switch].Watchdog != nil }) {
 				remedy = ", until a watchdog ends that"
@@ -51,14 +52,13 @@ func (f *fabric) deadlocks() (found []string) {
 	return found
 }
 
-func (p place) compare(q place) int {
-	return cmp.Or(cmp.Compare(p.node, q.node), cmp.Compare(p.face, q.face))
+func compare(p, q place) int {
+	return cmp.Or(cmp.Compare(p.Node, q.Node), cmp.Compare(p.Face, q.Face))
 }
 
 // dependencies returns the DSCPs, as bits, of packets that may take one queue and then another, by both.
 func (f *fabric) dependencies() map[[2]place]uint64 {
 	follow := make(map[[2]place]uint64)
-	trees := make(map[place]map[int]int)
 	var hosts []int
 	for i := range f.topo.Nodes {
 		if f.topo.Nodes[i].Kind == topology.Host {
@@ -78,10 +78,10 @@ func (f *fabric) dependencies() map[[2]place]uint64 {
 			key := walkKey{address, f.senders[from].all}
 			w := walks[key]
 			if w == nil {
-				w = &walk{fabric: f, to: address, dscps: key.dscps, follow: follow, trees: trees, routed: make(map[int][]place), switched: make(map[crossing][]place)}
+				w = &walk{fabric: f, to: address, dscps: key.dscps, follow: follow, routed: make(map[int][]place), switched: make(map[crossing][]place)}
 				walks[key] = w
 			}
-			w.hops(from, func(face int, via place) { w.cross(place{from, face}, via) })
+			w.hops(from, func(face int, via place) { w.cross(place{Node: from, Face: face}, via) })
 		}
 	}
 	return follow
@@ -109,10 +109,9 @@ type walk struct {
 	*fabric
 	to       netip.Addr
 	dscps    uint64
-	follow   map[[2]place]uint64   // of all walks
-	trees    map[place]map[int]int // likewise: by next hop, the port of each switch toward it
-	routed   map[int][]place       // by router: the queues that packets take first from there on
-	switched map[crossing][]place  // likewise, by switch and next hop
+	follow   map[[2]place]uint64  // of all walks
+	routed   map[int][]place      // by router: the queues that packets take first from there on
+	switched map[crossing][]place // likewise, by switch and next hop
 }
 
 // A crossing is a switch on the path to a next hop.
@@ -128,7 +127,7 @@ func (w *walk) onward(node int) []place {
 		return first
 	}
 	w.routed[node] = nil // where routes go round, it ends
-	w.hops(node, func(face int, via place) { first = append(first, w.leave(place{node, face}, via)...) })
+	w.hops(node, func(face int, via place) { first = append(first, w.leave(place{Node: node, Face: face}, via)...) })
 	w.routed[node] = first
 	return first
 }
@@ -136,7 +135,7 @@ func (w *walk) onward(node int) []place {
 // leave returns the queue by which packets leave a node for a next hop; none if the node pauses nobody.
 func (w *walk) leave(by, via place) []place {
 	next := w.cross(by, via)
-	if w.shared[by.node] == nil {
+	if w.shared[by.Node] == nil {
 		return nil
 	}
 	for _, n := range next {
@@ -147,53 +146,23 @@ func (w *walk) leave(by, via place) []place {
 
 // cross returns the queues that packets take first beyond a link.
 func (w *walk) cross(link, via place) []place {
-	peer := w.peers[link.node][link.face]
+	peer := w.Peers[link.Node][link.Face]
 	switch {
 	case peer == via:
-		return w.onward(via.node)
-	case peer == nowhere || w.topo.Nodes[peer.node].Kind != topology.Switch:
+		return w.onward(via.Node)
+	case peer == cabling.Nowhere || w.topo.Nodes[peer.Node].Kind != topology.Switch:
 		return nil // nobody takes them
 	}
-	key := crossing{peer.node, via}
+	key := crossing{peer.Node, via}
 	first, known := w.switched[key]
 	if known {
 		return first
 	}
-	if port, ok := w.tree(via)[peer.node]; ok {
-		first = w.leave(place{peer.node, port}, via)
+	if port, ok := w.Toward(via)[peer.Node]; ok {
+		first = w.leave(place{Node: peer.Node, Face: port}, via)
 	}
 	w.switched[key] = first
 	return first
-}
-
-// tree returns the port of each switch in a segment that leads to an interface.
-func (w *walk) tree(to place) map[int]int {
-	ports, known := w.trees[to]
-	if known {
-		return ports
-	}
-	ports = make(map[int]int)
-	queue := []place{to}
-	for len(queue) > 0 {
-		p := queue[0]
-		queue = queue[1:]
-		link := w.topo.Nodes[p.node].Interfaces[p.face].Link
-		peer := w.peers[p.node][p.face]
-		if peer == nowhere || w.spare[link] || w.topo.Nodes[peer.node].Kind != topology.Switch {
-			continue
-		}
-		if _, has := ports[peer.node]; has {
-			continue
-		}
-		ports[peer.node] = peer.face
-		for face := range w.peers[peer.node] {
-			if face != peer.face {
-				queue = append(queue, place{peer.node, face})
-			}
-		}
-	}
-	w.trees[to] = ports
-	return ports
 }
 
 // hops calls each with all interfaces by which a node may send packets to the walk's address, and the next
@@ -216,13 +185,13 @@ func (w *walk) hops(node int, each func(face int, via place)) {
 		}
 	}
 	if route == nil {
-		if via, ok := w.places[w.to]; ok && direct >= 0 {
+		if via, ok := w.Owners[w.to]; ok && direct >= 0 {
 			each(direct, via)
 		}
 		return
 	}
 	for _, hop := range route.Via {
-		via, ok := w.places[hop]
+		via, ok := w.Owners[hop]
 		face := slices.IndexFunc(n.Interfaces, func(i topology.Interface) bool {
 			return slices.ContainsFunc(i.Addresses, func(a netip.Prefix) bool { return a.Masked().Contains(hop) })
 		})

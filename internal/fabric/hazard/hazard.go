@@ -12,12 +12,12 @@ package hazard
 import (
 	"fmt"
 	"math/bits"
-	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/ndklab/ndklab/internal/fabric/mmu"
 	"github.com/ndklab/ndklab/internal/node/adapter"
+	"github.com/ndklab/ndklab/internal/topology/cabling"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -31,18 +31,14 @@ func Find(t *topology.Topology) []string {
 	return slices.Concat(f.deadlocks(), f.shortHeadrooms(), f.unpaused())
 }
 
-// A place is an interface of a node, by their indexes. A port of a switch has the index of its interface.
-type place struct{ node, face int }
-
-var nowhere = place{-1, -1}
+// A place holds packets that leave a node: it is one of its interfaces.
+type place = cabling.Port
 
 // A fabric is a topology with what the hazards are found by. Nothing of it changes once it is made.
 type fabric struct {
+	*cabling.Cabling
 	topo     *topology.Topology
 	segments []int
-	spare    []bool    // by link: no frames pass it
-	peers    [][]place // by node and interface: the other end of the link
-	places   map[netip.Addr]place
 	shared   []*sharedBuffer // by node; nil: it has none
 	senders  []sender        // by node; of hosts alone
 	pairs    map[[2]int]bool // of hosts that exchange packets, in both directions; nil: all
@@ -68,30 +64,12 @@ func newFabric(t *topology.Topology) *fabric {
 		return nil
 	}
 	f := &fabric{
-		topo: t, segments: t.Segments(), spare: t.SpareLinks(func(link int) bool { return !t.Links[link].Down }),
-		peers: make([][]place, len(t.Nodes)), places: make(map[netip.Addr]place),
-		shared: make([]*sharedBuffer, len(t.Nodes)), senders: make([]sender, len(t.Nodes)),
-	}
-	ends := make(map[topology.Endpoint]place)
-	for i := range t.Nodes {
-		for j, face := range t.Nodes[i].Interfaces {
-			ends[topology.Endpoint{Node: t.Nodes[i].Name, Interface: face.Name}] = place{i, j}
-			for _, a := range face.Addresses {
-				f.places[a.Addr()] = place{i, j}
-			}
-		}
+		Cabling: cabling.Of(t), topo: t, segments: t.Segments(), shared: make([]*sharedBuffer, len(t.Nodes)), senders: make([]sender, len(t.Nodes)),
 	}
 	nodes := make(map[string]int)
 	for i := range t.Nodes {
 		n := &t.Nodes[i]
 		nodes[n.Name] = i
-		for _, face := range n.Interfaces {
-			peer, ok := ends[t.Links[face.Link].Endpoints[1-face.End]]
-			if !ok {
-				peer = nowhere // it is outside
-			}
-			f.peers[i] = append(f.peers[i], peer)
-		}
 		switch {
 		case n.Kind == topology.Host:
 			control := adapter.Config(&n.Adapter).Congestion
@@ -156,8 +134,8 @@ func (b *sharedBuffer) has(class int) bool { return b.lossless>>class&1 != 0 }
 
 // name returns the name of an interface.
 func (f *fabric) name(p place) string {
-	n := &f.topo.Nodes[p.node]
-	return topology.Endpoint{Node: n.Name, Interface: n.Interfaces[p.face].Name}.String()
+	n := &f.topo.Nodes[p.Node]
+	return topology.Endpoint{Node: n.Name, Interface: n.Interfaces[p.Face].Name}.String()
 }
 
 // shortHeadrooms returns a line for each switch with less headroom at a port than its line takes.
@@ -166,13 +144,13 @@ func (f *fabric) shortHeadrooms() (found []string) {
 		if b == nil || b.lossless == 0 {
 			continue
 		}
-		most, at, of := int64(0), nowhere, int64(0)
+		most, at, of := int64(0), cabling.Nowhere, int64(0)
 		for port, need := range b.needed {
 			if has := b.headroom(port); need > has && need > most {
-				most, at, of = need, place{i, port}, has
+				most, at, of = need, place{Node: i, Face: port}, has
 			}
 		}
-		if at != nowhere {
+		if at != cabling.Nowhere {
 			found = append(found, fmt.Sprintf("%s has a headroom of %s, and up to %s may still arrive by %s once the neighbour there is to pause, expected headroom: %dB or more: packets may be dropped",
 				f.topo.Nodes[i].Name, topology.FormatSize(uint64(of)), topology.FormatSize(uint64(most)), f.name(at), most))
 		}
@@ -192,14 +170,14 @@ func (f *fabric) unpaused() (found []string) {
 			continue
 		}
 		var hosts [mmu.Classes][]string
-		for _, peer := range f.peers[i] {
-			if peer == nowhere || !f.sends(peer.node) {
+		for _, peer := range f.Peers[i] {
+			if peer == cabling.Nowhere || !f.sends(peer.Node) {
 				continue
 			}
-			host := &f.topo.Nodes[peer.node]
+			host := &f.topo.Nodes[peer.Node]
 			for class := range mmu.Classes {
 				pauses := host.Adapter.PFC != nil && slices.Contains(*host.Adapter.PFC, uint32(class))
-				if b.has(class) && b.dscps[class]>>f.senders[peer.node].data&1 != 0 && !pauses {
+				if b.has(class) && b.dscps[class]>>f.senders[peer.Node].data&1 != 0 && !pauses {
 					hosts[class] = append(hosts[class], host.Name)
 				}
 			}
