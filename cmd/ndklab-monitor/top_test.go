@@ -17,54 +17,47 @@ import (
 	"time"
 
 	"github.com/charmbracelet/x/vt"
-	"github.com/google/go-cmp/cmp"
+	"github.com/ndklab/ndklab/internal/console"
 	"github.com/ndklab/ndklab/internal/fabric/live"
 	"github.com/ndklab/ndklab/internal/fabric/report"
-	"github.com/ndklab/ndklab/internal/node/terminal"
 	"golang.org/x/sys/unix"
 )
 
 // A screen is a terminal with ndklab at it.
 type screen struct {
 	*exec.Cmd
-	keys   *os.File // what is typed, and what is shown
-	tty    *os.File // ndklab's end
-	before *unix.Termios
-	came   chan struct{} // tells that something was shown; closed when nothing comes any more
-	over   chan struct{} // closed when all that was shown is read
+	*console.Console
+	came chan struct{} // tells that something was shown; closed when nothing comes any more
+	over chan struct{} // closed when all that was shown is read
 
 	mu    sync.Mutex // guards what follows
 	shows *vt.Emulator
 	raw   bytes.Buffer // all that was shown
 }
 
-// showTop starts `ndklab top` at a terminal of 20 rows.
+// rows is the height of terminals.
+const rows = 20
+
+// showTop starts `ndklab top` at a terminal.
 func showTop(t *testing.T, columns int, env []string, args ...string) *screen {
 	t.Helper()
-	keys, tty, err := terminal.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := &screen{Cmd: exec.Command(filepath.Join(bin, "ndklab"), append([]string{"top", "--interval", "100ms"}, args...)...),
-		keys: keys, tty: tty, came: make(chan struct{}, 1), over: make(chan struct{}), shows: vt.NewEmulator(columns, 20)}
-	s.resize(t, columns)
-	s.before = s.attributes(t)
-	s.Stdin, s.Stdout, s.Stderr = tty, tty, tty
-	s.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+		Console: console.Open(t, rows, uint16(columns)), came: make(chan struct{}, 1), over: make(chan struct{}), shows: vt.NewEmulator(columns, rows)}
+	s.Attach(s.Cmd)
 	s.Env = append(append(os.Environ(), "TERM=xterm-256color", "NO_COLOR="), env...)
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
 	var answers sync.WaitGroup
-	answers.Go(func() { _, _ = io.Copy(keys, s.shows) }) // what a terminal answers, until it is closed
+	answers.Go(func() { _, _ = io.Copy(s.Keys, s.shows) }) // what a terminal answers, until it is closed
 	go s.read()
 	t.Cleanup(func() {
 		if s.ProcessState == nil {
 			_ = s.Process.Kill()
 			_ = s.Wait()
 		}
-		tty.Close()
-		keys.Close()
+		s.TTY.Close()
+		s.Keys.Close()
 		<-s.over
 		if err := s.shows.Close(); err != nil {
 			t.Error(err)
@@ -79,7 +72,7 @@ func (s *screen) read() {
 	defer close(s.over)
 	defer close(s.came)
 	for buf := make([]byte, 32<<10); ; {
-		n, err := s.keys.Read(buf)
+		n, err := s.Keys.Read(buf)
 		s.mu.Lock()
 		s.raw.Write(buf[:n])
 		_, _ = s.shows.Write(buf[:n]) // it cannot fail while it is open
@@ -132,33 +125,13 @@ func (s *screen) expect(t *testing.T, pattern string) {
 	}
 }
 
-func (s *screen) press(t *testing.T, keys string) {
-	t.Helper()
-	if _, err := s.keys.WriteString(keys); err != nil {
-		t.Fatal(err)
-	}
-}
-
+// resize changes the window's width.
 func (s *screen) resize(t *testing.T, columns int) {
 	t.Helper()
 	s.mu.Lock()
-	s.shows.Resize(columns, 20)
+	s.shows.Resize(columns, rows)
 	s.mu.Unlock()
-	if err := unix.IoctlSetWinsize(int(s.keys.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 20, Col: uint16(columns)}); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.SetNonblock(int(s.keys.Fd()), true); err != nil { // which Fd takes away
-		t.Fatal(err)
-	}
-}
-
-func (s *screen) attributes(t *testing.T) *unix.Termios {
-	t.Helper()
-	a, err := unix.IoctlGetTermios(int(s.tty.Fd()), unix.TCGETS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
+	s.Resize(t, rows, uint16(columns))
 }
 
 // ends waits for the end of ndklab, and wants its exit code, what it says last, and the terminal as it was.
@@ -179,11 +152,11 @@ func (s *screen) ends(t *testing.T, code int, said string) {
 // restored wants the terminal as it was: its attributes, and the screen that there was before, with its cursor.
 func (s *screen) restored(t *testing.T) {
 	t.Helper()
-	if _, err := s.tty.WriteString("\r\nall that came\r\n"); err != nil {
+	if _, err := s.TTY.WriteString("\r\nall that came\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	s.expect(t, "^all that came$")
-	if diff := cmp.Diff(s.before, s.attributes(t)); diff != "" {
+	if diff := s.Changed(t); diff != "" {
 		t.Errorf("the terminal is not what it was: %s", diff)
 	}
 	s.mu.Lock()
@@ -212,34 +185,34 @@ func TestTop(t *testing.T) {
 	lab := up(t, 2)
 	s := showTop(t, 100, nil, lab)
 	s.expect(t, `^> s +ready `)
-	s.press(t, "/h0\r")
+	s.Press(t, "/h0\r")
 	s.expect(t, `^> h0 +ready `)
 	s.expect(t, "^p  ndklab pause "+lab+"/h0$")
-	s.press(t, "p")
+	s.Press(t, "p")
 	s.expect(t, `^>!h0 +paused `)
 	s.expect(t, "^ndklab pause "+lab+"/h0: node h0 is paused$")
-	s.press(t, "u") // undo
+	s.Press(t, "u") // undo
 	s.expect(t, `^> h0 +ready `)
-	s.press(t, "2/h0:\r")
+	s.Press(t, "2/h0:\r")
 	s.expect(t, "^c  ndklab link down "+lab+"/h0:eth0$")
-	s.press(t, "c")
+	s.Press(t, "c")
 	s.expect(t, `^>!h0:eth0 - s:p0 +down `)
 	s.expect(t, `link-changed: link h0:eth0 is down$`)
 	if got := linkState(t, lab+"/h0:eth0"); got != "down" {
 		t.Errorf("ndklab link says %s, want down", got)
 	}
-	s.press(t, "c")
+	s.Press(t, "c")
 	s.expect(t, `^> h0:eth0 - s:p0 +up `)
 	if got := linkState(t, lab+"/h0:eth0"); got != "up" {
 		t.Errorf("ndklab link says %s, want up", got)
 	}
 	s.resize(t, 60)
 	s.expect(t, `^  link +state    rate ->    rate <-   lost/s$`)
-	s.press(t, "\x1b")
+	s.Press(t, "\x1b")
 	s.expect(t, `^  h1:eth0 - s:p1 +up `)
-	s.press(t, "/h1\r")
+	s.Press(t, "/h1\r")
 	s.expect(t, `^> h1:eth0 - s:p1 +up `)
-	s.press(t, "q")
+	s.Press(t, "q")
 	s.ends(t, 0, "")
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -253,11 +226,11 @@ func TestTopWithoutColors(t *testing.T) {
 	lab := up(t, 2)
 	s := showTop(t, 80, []string{"NO_COLOR=1"}, lab)
 	s.expect(t, `^> s +ready `)
-	s.press(t, "jp")
+	s.Press(t, "jp")
 	s.expect(t, `^>!h0 +paused `)
-	s.press(t, "p")
+	s.Press(t, "p")
 	s.expect(t, `^> h0 +ready `)
-	s.press(t, "\x03") // Ctrl-C
+	s.Press(t, "\x03") // Ctrl-C
 	s.ends(t, 0, "")
 	s.mu.Lock()
 	defer s.mu.Unlock()

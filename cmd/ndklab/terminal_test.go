@@ -12,9 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/ndklab/ndklab/internal/node/terminal"
-	"golang.org/x/sys/unix"
+	"github.com/ndklab/ndklab/internal/console"
 )
 
 // upForTest is a lab of a test, with nodes a and b and the link between their eth0.
@@ -42,10 +40,8 @@ func upForTest(t *testing.T, name string) (labName string) {
 // A screen is a terminal with ndklab at it.
 type screen struct {
 	*exec.Cmd
-	keys   *os.File // and what is shown
-	tty    *os.File // ndklab's end
-	before *unix.Termios
-	shown  []byte // that no expect has passed
+	*console.Console
+	shown []byte // that no expect has passed
 }
 
 // show starts ndklab at a terminal of 33 rows and 99 columns.
@@ -57,20 +53,13 @@ func show(t *testing.T, args ...string) *screen {
 // showCommand is show of any command.
 func showCommand(t *testing.T, cmd *exec.Cmd) *screen {
 	t.Helper()
-	keys, tty, err := terminal.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &screen{Cmd: cmd, keys: keys, tty: tty}
-	s.resize(t, 33, 99)
-	s.before = s.attributes(t)
-	s.Stdin, s.Stdout, s.Stderr = tty, tty, tty
-	s.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	s := &screen{Cmd: cmd, Console: console.Open(t, 33, 99)}
+	s.Attach(cmd)
 	s.Env = append(os.Environ(), "SHELL=/bin/sh", "ENV=", "PS1=? ", "TERM=dumb")
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := keys.SetReadDeadline(time.Now().Add(60 * time.Second)); err != nil {
+	if err := s.Keys.SetReadDeadline(time.Now().Add(60 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -78,36 +67,8 @@ func showCommand(t *testing.T, cmd *exec.Cmd) *screen {
 			_ = s.Process.Kill()
 			_ = s.Wait()
 		}
-		keys.Close()
-		tty.Close()
 	})
 	return s
-}
-
-func (s *screen) resize(t *testing.T, rows, columns uint16) {
-	t.Helper()
-	if err := unix.IoctlSetWinsize(int(s.keys.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns}); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.SetNonblock(int(s.keys.Fd()), true); err != nil { // which Fd takes away
-		t.Fatal(err)
-	}
-}
-
-func (s *screen) attributes(t *testing.T) *unix.Termios {
-	t.Helper()
-	a, err := unix.IoctlGetTermios(int(s.tty.Fd()), unix.TCGETS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
-}
-
-func (s *screen) press(t *testing.T, keys string) {
-	t.Helper()
-	if _, err := s.keys.WriteString(keys); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // expect reads up to and with text, and returns what is before that.
@@ -118,7 +79,7 @@ func (s *screen) expect(t *testing.T, text string) string {
 			s.shown = after
 			return string(before)
 		}
-		n, err := s.keys.Read(buf)
+		n, err := s.Keys.Read(buf)
 		s.shown = append(s.shown, buf[:n]...)
 		if err != nil {
 			t.Fatalf("no %q: %v: %q", text, err, s.shown)
@@ -135,7 +96,7 @@ func (s *screen) ended(t *testing.T, code int) {
 	if got := s.ProcessState.ExitCode(); got != code {
 		t.Errorf("exit code %d, want %d: %q", got, code, s.shown)
 	}
-	if diff := cmp.Diff(s.before, s.attributes(t)); diff != "" {
+	if diff := s.Changed(t); diff != "" {
 		t.Errorf("the terminal is not what it was: %s", diff)
 	}
 }
@@ -145,25 +106,25 @@ func TestTerminal(t *testing.T) {
 	labName := upForTest(t, "terminal")
 	s := show(t, "shell", labName+"/a", "--shell", "/bin/sh")
 	s.expect(t, "["+labName+"/a] # ")
-	s.press(t, "tty; stty size\n")
+	s.Press(t, "tty; stty size\n")
 	s.expect(t, "/dev/pts/")
 	s.expect(t, "33 99\r\n")
-	s.resize(t, 44, 123)
-	s.press(t, "until [ \"$(stty size)\" = '44 123' ]; do :; done; echo si''ze\n")
+	s.Resize(t, 44, 123)
+	s.Press(t, "until [ \"$(stty size)\" = '44 123' ]; do :; done; echo si''ze\n")
 	s.expect(t, "size\r\n")
-	s.press(t, "sh -c 'echo be''gins; exec cat'\n")
+	s.Press(t, "sh -c 'echo be''gins; exec cat'\n")
 	s.expect(t, "begins\r\n")
-	s.press(t, "\x1a") // Ctrl-Z
+	s.Press(t, "\x1a") // Ctrl-Z
 	s.expect(t, "Stopped")
 	s.expect(t, "# ")
-	s.press(t, "fg\n")
-	s.press(t, "copied\n") // by what has the foreground
+	s.Press(t, "fg\n")
+	s.Press(t, "copied\n") // by what has the foreground
 	s.expect(t, "copied\r\n")
 	s.expect(t, "copied\r\n")
-	s.press(t, "\x03") // Ctrl-C
+	s.Press(t, "\x03") // Ctrl-C
 	s.expect(t, "^C")
 	s.expect(t, "# ")
-	s.press(t, "echo $?; exit 7\n")
+	s.Press(t, "echo $?; exit 7\n")
 	s.expect(t, "130\r\n")
 	s.ended(t, 7)
 }
@@ -174,10 +135,10 @@ func TestTerminalInterrupt(t *testing.T) {
 	labName := upForTest(t, "interrupt-terminal")
 	s := show(t, "exec", labName+"/a", "--", "sh", "-c", "trap 'seq 2000; exit 9' INT; echo ready; while :; do sleep 0.1; done")
 	s.expect(t, "ready\r\n")
-	if cmp.Equal(s.before, s.attributes(t)) {
+	if s.Changed(t) == "" {
 		t.Error("our terminal is not raw")
 	}
-	s.press(t, "\x03")
+	s.Press(t, "\x03")
 	s.expect(t, "\n2000\r\n")
 	s.ended(t, 9)
 }
@@ -188,7 +149,7 @@ func TestNoTTY(t *testing.T) {
 	names := map[string]bool{}
 	for _, args := range [][]string{{"exec", labName + "/a", "tty"}, {"exec", "-T", labName + "/a", "tty"}} {
 		s := show(t, args...)
-		own, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", s.tty.Fd()))
+		own, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", s.TTY.Fd()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,9 +169,9 @@ func TestTerminalAndFiles(t *testing.T) {
 	s := show(t, "exec", labName+"/a", "--", "true") // for a screen
 	s.ended(t, 0)
 	var stderr bytes.Buffer
-	again := &screen{keys: s.keys, tty: s.tty, before: s.before}
+	again := &screen{Console: s.Console}
 	again.Cmd = exec.Command("ndklab", "exec", labName+"/a", "--", "sh", "-c", "tty; tty <&1 >&2; echo problem >&2")
-	again.Stdin, again.Stdout, again.Stderr = s.tty, s.tty, &stderr
+	again.Stdin, again.Stdout, again.Stderr = s.TTY, s.TTY, &stderr
 	if err := again.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +257,7 @@ func TestDownAllAsks(t *testing.T) {
 			"; ndklab down --all"+test.flags+"; echo status $?; ndklab ls; ndklab down --all --yes; echo end"))
 		if test.answer != "" {
 			s.expect(t, "  "+name+": ready, nodes: 2 (ci=42)\r\nTake down 1 lab? [y/N] ")
-			s.press(t, test.answer)
+			s.Press(t, test.answer)
 		}
 		s.expect(t, test.want)
 		if test.left != "" {
