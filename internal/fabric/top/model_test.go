@@ -2,10 +2,7 @@ package top
 
 import (
 	"errors"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,10 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/live"
+	"github.com/ndklab/ndklab/internal/golden"
 	"github.com/ndklab/ndklab/internal/node/adapter"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // A user is at a model, and knows what that asks of the lab.
 type user struct {
@@ -178,24 +174,7 @@ func TestViews(t *testing.T) {
 		shot("a filter that nothing fits")
 		u.press("esc", "?")
 		shot("help")
-		golden(t, fmt.Sprintf("%d.txt", width), all.String())
-	}
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s: -want +got:\n%s", name, diff)
+		golden.Check(t, fmt.Sprintf("%d.txt", width), all.String())
 	}
 }
 

@@ -3,24 +3,20 @@ package graph
 import (
 	"encoding/xml"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/internal/golden"
 	"github.com/ndklab/ndklab/internal/topology/generate"
 	"github.com/ndklab/ndklab/topology"
 	"pgregory.net/rapid"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // odd has everything that a drawing can show of a topology.
 const odd = `
@@ -112,29 +108,12 @@ func TestDrawings(t *testing.T) {
 		"dumbbell": shape(t, "dumbbell", nil), "wan": shape(t, "wan", nil), "odd": parse(t, "odd", odd), "lab": lab(t), "tree": tree(), "empty": {Name: "empty"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			golden(t, name+".svg", g.SVG())
+			golden.Check(t, name+".svg", g.SVG())
 			if name == "odd" || name == "lab" || name == "pair" {
-				golden(t, name+".dot", g.DOT())
-				golden(t, name+".mermaid", g.Mermaid())
+				golden.Check(t, name+".dot", g.DOT())
+				golden.Check(t, name+".mermaid", g.Mermaid())
 			}
 		})
-	}
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s: -want +got:\n%s", name, diff)
 	}
 }
 

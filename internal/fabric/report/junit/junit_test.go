@@ -4,20 +4,15 @@ import (
 	"bytes"
 	"encoding/xml"
 	"errors"
-	"flag"
 	"io"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/fabric/report/sample"
+	"github.com/ndklab/ndklab/internal/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden file")
 
 func written(t *testing.T, s *report.Suite) []byte {
 	t.Helper()
@@ -33,20 +28,7 @@ func suite() *report.Suite {
 }
 
 func TestWrite(t *testing.T) {
-	got := written(t, suite())
-	golden := filepath.Join("testdata", "suite.xml")
-	if *update {
-		if err := os.WriteFile(golden, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	golden.Check(t, "suite.xml", string(written(t, suite())))
 }
 
 // A rule says what both schemas allow of an element: its attributes, of which those with a ! are
