@@ -2,17 +2,14 @@ package text_test
 
 import (
 	"bytes"
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/fabric/report/sample"
 	"github.com/ndklab/ndklab/internal/fabric/report/text"
+	"github.com/ndklab/ndklab/internal/golden"
 )
 
 // A scenario's report has its flows, sweeps, events and evidence, and fits 100 columns.
@@ -23,19 +20,7 @@ func TestScenarioText(t *testing.T) {
 			if err := text.WriteRun(&got, r, text.Full); err != nil {
 				t.Fatal(err)
 			}
-			golden := filepath.Join("testdata", name+".golden")
-			if flag.Lookup("update").Value.String() == "true" {
-				if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got.String()); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			golden.Check(t, name+".golden", got.String())
 			for line := range strings.Lines(got.String()) {
 				if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 100 && !strings.HasPrefix(line, "replay:") { // which is to be copied
 					t.Errorf("%d columns, at most 100 wanted:\n%s", n, line)
