@@ -23,6 +23,7 @@ import (
 	"github.com/ndklab/ndklab/internal/built"
 	"github.com/ndklab/ndklab/internal/fabric/doctor"
 	"github.com/ndklab/ndklab/internal/need"
+	"github.com/ndklab/ndklab/internal/nobody"
 )
 
 // bin is the folder with ndklab and the examples.
@@ -46,22 +47,9 @@ func accounts(t *testing.T) []account {
 	if os.Geteuid() != 0 {
 		return []account{{name: "ordinary user"}}
 	}
-	const nobody = 65534
-	home, err := os.MkdirTemp("", "ndklab-nobody-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(home); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := os.Chown(home, nobody, nobody); err != nil {
-		t.Fatal(err)
-	}
 	return []account{
 		{name: "root"},
-		{name: "nobody", credential: &syscall.Credential{Uid: nobody, Gid: nobody}, env: []string{"HOME=" + home, "TMPDIR=" + home, "XDG_RUNTIME_DIR="}},
+		{name: "nobody", credential: nobody.Credential(), env: nobody.Environment(nobody.Home(t))},
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/doctor"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/need"
+	"github.com/ndklab/ndklab/internal/nobody"
 )
 
 // TestFabrics runs the examples that have switches, routers and impairments, as whoever runs the test and as an
@@ -208,7 +209,7 @@ func runSlowly(t *testing.T, file string, dilation int, length time.Duration) *r
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "ndklab"), "run", "congestion/"+file+".ndklab.yaml", "--dilation", strconv.Itoa(dilation), "-o", "json", "--artifacts", t.TempDir())
 	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR=", "HOME=/nonexistent")
 	if os.Geteuid() == 0 {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: nobody.Credential()}
 	}
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

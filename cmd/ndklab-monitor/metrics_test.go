@@ -17,6 +17,7 @@ import (
 	"github.com/ndklab/ndklab/internal/built"
 	"github.com/ndklab/ndklab/internal/fabric/doctor"
 	"github.com/ndklab/ndklab/internal/need"
+	"github.com/ndklab/ndklab/internal/nobody"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 )
@@ -170,38 +171,12 @@ func TestCommand(t *testing.T) {
 
 	if os.Geteuid() == 0 { // nobody sees root's labs
 		c := exec.Command(filepath.Join(bin, "ndklab"), "metrics", lab, "--once")
-		asNobody(c, ownedByNobody(t))
+		nobody.Become(c, nobody.Home(t))
 		out, err := c.CombinedOutput()
 		if c.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), "lab "+lab+" is not up") {
 			t.Errorf("%v\n%s", err, out)
 		}
 	}
-}
-
-const nobody = 65534
-
-// asNobody has a command be nobody's, with a home.
-func asNobody(c *exec.Cmd, home string) {
-	c.Dir, c.Env = "/", append(os.Environ(), "HOME="+home, "TMPDIR="+home, "XDG_RUNTIME_DIR=")
-	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-}
-
-// ownedByNobody returns a folder of nobody's for the time of the test.
-func ownedByNobody(t *testing.T) string {
-	t.Helper()
-	folder, err := os.MkdirTemp("", "ndklab-nobody-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(folder); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := os.Chown(folder, nobody, nobody); err != nil {
-		t.Fatal(err)
-	}
-	return folder
 }
 
 // manyNodes is the number of nodes of a large lab.

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/ndklab/ndklab/internal/fabric/live"
+	"github.com/ndklab/ndklab/internal/nobody"
 )
 
 // ndklab runs a command and returns what it prints.
@@ -211,8 +212,8 @@ func TestOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("this is an ordinary user already, as whom all tests run")
 	}
-	roots, home := up(t, 2), ownedByNobody(t)
-	as := func(c *exec.Cmd) { asNobody(c, home) }
+	roots, home := up(t, 2), nobody.Home(t)
+	as := func(c *exec.Cmd) { nobody.Become(c, home) }
 	nobodys := func(args ...string) string {
 		t.Helper()
 		c := exec.CommandContext(t.Context(), filepath.Join(bin, "ndklab"), args...)

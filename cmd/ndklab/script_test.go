@@ -18,6 +18,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/doctor"
 	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/ndklab/ndklab/internal/need"
+	"github.com/ndklab/ndklab/internal/nobody"
 	"github.com/ndklab/ndklab/internal/node/cgroup"
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -117,9 +118,6 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// nobody is an ordinary user that every system has.
-const nobody = 65534
-
 // ofUsers matches the scripts of what an ordinary user has otherwise than root.
 const ofUsers = "^TestScript$/^(doctor|external|gc|isolation|lab|limits|names)$"
 
@@ -152,7 +150,7 @@ func TestOrdinaryUser(t *testing.T) {
 	if err := os.Mkdir(home, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chown(home, nobody, nobody); err != nil {
+	if err := os.Chown(home, nobody.ID, nobody.ID); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), binary, "-test.skip=^TestInit$") // which asks the go command
@@ -164,7 +162,7 @@ func TestOrdinaryUser(t *testing.T) {
 	}
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "HOME="+home, "TMPDIR="+home)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: nobody.Credential()}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)

@@ -11,13 +11,11 @@ import (
 
 	"github.com/ndklab/ndklab/internal/leak"
 	"github.com/ndklab/ndklab/internal/need"
+	"github.com/ndklab/ndklab/internal/nobody"
 )
 
 // TestMain does nothing for labs: that is what the package promises.
 func TestMain(m *testing.M) { leak.Main(m) }
-
-// nobody is an ordinary user.
-const nobody = 65534
 
 // envInner has a test do what another one looks at from outside.
 const envInner = "LABTEST_TEST_INNER"
@@ -54,7 +52,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	}
 	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR=", "HOME=/nonexistent", need.Variable+"=1", envArtifacts+"=")
 	cmd.Dir = "/" // the user need not be able to reach this folder
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: nobody.Credential()}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ndklab/ndklab/internal/nobody"
 	"github.com/ndklab/ndklab/internal/provider/roce"
 )
 
@@ -103,7 +104,7 @@ func TestUnprivileged(t *testing.T) {
 			test.Dir = "/"
 			test.Env = append(os.Environ(), "UDP_TEST_UNPRIVILEGED=1", "UDP_TEST_NAMESPACE="+namespace)
 			test.SysProcAttr = &syscall.SysProcAttr{
-				Credential: &syscall.Credential{Uid: 65534, Gid: 65534}, Pdeathsig: unix.SIGKILL}
+				Credential: nobody.Credential(), Pdeathsig: unix.SIGKILL}
 			out, err := test.CombinedOutput()
 			if err != nil {
 				t.Errorf("%v\n%s", err, out)

@@ -15,12 +15,11 @@ import (
 	"github.com/ndklab/ndklab/fabric/labtest"
 	"github.com/ndklab/ndklab/internal/leak"
 	"github.com/ndklab/ndklab/internal/need"
+	"github.com/ndklab/ndklab/internal/nobody"
 	"github.com/ndklab/ndklab/internal/node/verbs"
 )
 
 const (
-	// nobody is an ordinary user.
-	nobody = 65534
 	// envProgram has the program that another run of the tests has compiled.
 	envProgram = "NDKLAB_TEST_MISUSE"
 	// caseTime bounds a case. None takes more than some seconds on an idle machine.
@@ -151,7 +150,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.timeout="+allTime.String(), "-test.run=^TestMisuse$", "-test.v")
 	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR=", "HOME=/nonexistent", "TMPDIR=/tmp")
 	cmd.Dir = "/" // the user need not be able to reach this folder
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: nobody.Credential()}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/ndklab/ndklab/internal/nobody"
 	"github.com/ndklab/ndklab/internal/node/cgroup"
 )
 
@@ -143,7 +144,7 @@ func TestCollect(t *testing.T) {
 			return nil
 		}},
 		{"group of another user", func(t *testing.T, p place) []Leftover {
-			if err := os.Chown(filepath.Dir(groupOf(t, p)), nobody, nobody); err != nil {
+			if err := os.Chown(filepath.Dir(groupOf(t, p)), nobody.ID, nobody.ID); err != nil {
 				t.Fatal(err)
 			}
 			return nil

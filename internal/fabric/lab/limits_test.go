@@ -10,6 +10,7 @@ import (
 
 	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/internal/nobody"
 	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/internal/node/cgroup"
 	"golang.org/x/sys/unix"
@@ -216,7 +217,7 @@ func TestDelegated(t *testing.T) {
 			})
 		})
 		for _, name := range []string{".", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"} {
-			if err := os.Chown(filepath.Join(group, name), nobody, nobody); err != nil {
+			if err := os.Chown(filepath.Join(group, name), nobody.ID, nobody.ID); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -11,11 +11,9 @@ import (
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/need"
+	"github.com/ndklab/ndklab/internal/nobody"
 	"golang.org/x/sys/unix"
 )
-
-// nobody is an ordinary user.
-const nobody = 65534
 
 // asNobody is the test binary, to be run as an ordinary user. That user need not
 // be able to reach its file.
@@ -25,7 +23,7 @@ func asNobody(env []string, args ...string) *exec.Cmd {
 		Args:        append([]string{"lab.test"}, args...),
 		Env:         append(env, "XDG_RUNTIME_DIR=", "HOME=/nonexistent"),
 		Dir:         "/",
-		SysProcAttr: &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}},
+		SysProcAttr: &syscall.SysProcAttr{Credential: nobody.Credential()},
 	}
 }
 

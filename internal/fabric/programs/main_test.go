@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/ndklab/ndklab/internal/need"
+	"github.com/ndklab/ndklab/internal/nobody"
 	"github.com/ndklab/ndklab/internal/node/verbs"
 )
 
@@ -53,9 +54,6 @@ func fit(t *testing.T) {
 	need.Check(t, unfit)
 }
 
-// nobody is an ordinary user.
-const nobody = 65534
-
 // All tests pass for an ordinary user, too, with a home of its own: the short form of them, if not all are asked for.
 func TestAsOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -64,7 +62,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	fit(t)
 	home := t.TempDir()
 	// The folders that lead to it are root's alone.
-	if err := errors.Join(os.Chown(home, nobody, nobody), os.Chmod(filepath.Dir(home), 0o755)); err != nil {
+	if err := errors.Join(os.Chown(home, nobody.ID, nobody.ID), os.Chmod(filepath.Dir(home), 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("/proc/self/exe", "-test.timeout=15m", "-test.v")
@@ -73,7 +71,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	}
 	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR=", "TMPDIR="+home, "HOME="+home, "NDKLAB_ARTIFACTS=")
 	cmd.Dir = home
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: nobody.Credential()}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)

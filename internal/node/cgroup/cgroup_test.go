@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/ndklab/ndklab/internal/nobody"
 	"golang.org/x/sys/unix"
 )
 
@@ -324,7 +325,7 @@ func TestOrdinaryUser(t *testing.T) {
 func asUser(t *testing.T, tests string, group *os.File) {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", "-test.v", "-test.run="+tests)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: nobody.Credential()}
 	if group != nil {
 		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(group.Fd())
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/containerd/cgroups/v3"
 	"github.com/google/go-cmp/cmp"
+	"github.com/ndklab/ndklab/internal/nobody"
 	"golang.org/x/sys/unix"
 )
 
@@ -205,7 +206,7 @@ func TestDelegated(t *testing.T) {
 	}
 	for _, group := range []string{top, session} {
 		for _, name := range []string{".", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"} {
-			if err := os.Chown(filepath.Join(group, name), 65534, 65534); err != nil {
+			if err := os.Chown(filepath.Join(group, name), nobody.ID, nobody.ID); err != nil {
 				t.Fatal(err)
 			}
 		}
