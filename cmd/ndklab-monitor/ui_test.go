@@ -138,7 +138,7 @@ func TestListenToOthers(t *testing.T) {
 	c.ends(t, 0, "warning: --listen 0.0.0.0:0: other machines reach it, and whoever has the URL rules the lab")
 }
 
-// A browser is led to the page by a file of its user's, which is gone when the page was shown. Without a desktop, or as root by sudo, none is opened;
+// A browser is led to the page by a file of its user's, which is gone once the page was asked for. Without a desktop, or as root by sudo, none is opened;
 // and that it cannot be is no error.
 func TestBrowser(t *testing.T) {
 	lab := up(t, 2)

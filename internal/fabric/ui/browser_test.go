@@ -3,10 +3,13 @@ package ui
 import (
 	"bufio"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
 )
 
 // The command says in a line that no browser was opened, and goes on. No file is left.
@@ -37,6 +40,21 @@ func TestBrowse(t *testing.T) {
 	remove()
 	if left, err := filepath.Glob(filepath.Join(folder, "ndklab-ui-*")); err != nil || left != nil {
 		t.Errorf("%v %v", left, err)
+	}
+}
+
+// The file that leads to the page is gone before any of the page is sent: who has the page sees no file.
+func TestAskedBeforeSent(t *testing.T) {
+	sent := httptest.NewRecorder()
+	asked := 0
+	s := &server{files: fstest.MapFS{"index.html": {Data: []byte("<!doctype html>")}}, asked: func() {
+		if asked++; sent.Body.Len() != 0 {
+			t.Errorf("already sent: %q", sent.Body)
+		}
+	}}
+	s.page(sent, httptest.NewRequest(http.MethodGet, "/", nil))
+	if asked != 1 || sent.Body.String() != "<!doctype html>" {
+		t.Errorf("asked %d times, sent %q", asked, sent.Body)
 	}
 }
 

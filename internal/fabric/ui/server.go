@@ -22,7 +22,7 @@ type server struct {
 	guard *guard
 	files fs.FS  // of the page
 	hubs  []*hub // of the lab; or of the reports, in their order
-	shown func() // called when the page is sent; may be nil
+	asked func() // called when the page is asked for, before it is sent; may be nil
 
 	// There is a lab, and what follows, unless reports are shown.
 	lab                 *lab.Lab
@@ -65,10 +65,10 @@ func (s *server) handler() http.Handler {
 }
 
 func (s *server) page(w http.ResponseWriter, r *http.Request) {
-	s.file(w, r, "index.html")
-	if s.shown != nil {
-		s.shown()
+	if s.asked != nil {
+		s.asked()
 	}
+	s.file(w, r, "index.html")
 }
 
 func (s *server) asset(w http.ResponseWriter, r *http.Request) {

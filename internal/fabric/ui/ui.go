@@ -139,7 +139,7 @@ func (s *server) serve(ctx context.Context, params monitor.UI, over <-chan struc
 		if err != nil {
 			fmt.Fprintf(stderr, "no browser was opened (%v): the URL is above\n", err)
 		} else {
-			s.shown = led
+			s.asked = led
 			defer led()
 		}
 	}
