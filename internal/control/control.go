@@ -76,13 +76,14 @@ func AsError(err error) *Error {
 	return e
 }
 
-// A Request is a call by the peer. Files are closed when the handler returns;
-// one that it keeps it replaces with nil in the slice.
+// A Request is a call by the peer, or a notice of its. Files are closed when the handler
+// returns; one that it keeps it replaces with nil in the slice.
 type Request struct {
 	Method string
 	Params json.RawMessage
 	Files  []*os.File
 	Conn   *Conn
+	Notice bool // nobody waits for an answer
 }
 
 // decode reads the parameters into v.
@@ -208,34 +209,42 @@ func (c *Conn) Peer() (*unix.Ucred, error) {
 	return cred, nil
 }
 
-// call is Method.Call. The answer is read into result unless that is nil.
+// call is that of Caller.
 func (c *Conn) call(ctx context.Context, method string, params, result any, files ...*os.File) error {
-	m, err := c.exchange(ctx, method, params, files)
+	body, err := json.Marshal(params)
 	if err != nil {
 		return fmt.Errorf("%s: %w", method, err)
 	}
-	if m.Error != nil {
-		return m.Error
+	answer, err := c.exchange(ctx, method, body, files, nil)
+	if err != nil || result == nil {
+		return err
 	}
-	if result == nil {
-		return nil
-	}
-	if err := json.Unmarshal(m.Result, result); err != nil {
+	if err := json.Unmarshal(answer, result); err != nil {
 		return fmt.Errorf("%s: answer: %w", method, err)
 	}
 	return nil
 }
 
-// exchange sends a request and waits for its answer.
-func (c *Conn) exchange(ctx context.Context, method string, params any, files []*os.File) (*message, error) {
-	body, err := json.Marshal(params)
+// exchange sends a request and returns the result that is its answer. sent, if there is
+// one, is called when the files are on their way.
+func (c *Conn) exchange(ctx context.Context, method string, params json.RawMessage, files []*os.File, sent func()) (json.RawMessage, error) {
+	m, err := c.await(ctx, &message{Method: method, Params: params}, files, sent)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", method, err)
 	}
+	if m.Error != nil {
+		return nil, m.Error
+	}
+	return m.Result, nil
+}
+
+// await sends a request, which it numbers, and waits for its answer.
+func (c *Conn) await(ctx context.Context, request *message, files []*os.File, sent func()) (*message, error) {
 	answer := make(chan *message, 1)
 	c.mu.Lock()
 	c.nextID++
 	id := c.nextID
+	request.ID = id
 	c.calls[id] = answer
 	c.mu.Unlock()
 	defer func() {
@@ -243,11 +252,14 @@ func (c *Conn) exchange(ctx context.Context, method string, params any, files []
 		delete(c.calls, id)
 		c.mu.Unlock()
 	}()
-	if err := c.send(ctx, &message{ID: id, Method: method, Params: body}, files); err != nil {
+	if err := c.send(ctx, request, files); err != nil {
 		if ctx.Err() != nil {
 			c.giveUp(id)
 		}
 		return nil, err
+	}
+	if sent != nil {
+		sent()
 	}
 	select {
 	case m := <-answer:
@@ -275,14 +287,19 @@ func (c *Conn) giveUp(id uint64) {
 	}()
 }
 
-// notify is Notice.Send.
+// notify is that of Caller.
 func (c *Conn) notify(method string, params any) error {
 	body, err := json.Marshal(params)
 	if err != nil {
 		return fmt.Errorf("%s: %w", method, err)
 	}
-	if err := c.send(c.ctx, &message{Method: method, Params: body}, nil); err != nil {
-		return fmt.Errorf("%s: %w", method, err)
+	return c.tell(&message{Method: method, Params: body})
+}
+
+// tell sends a notice.
+func (c *Conn) tell(notice *message) error {
+	if err := c.send(c.ctx, notice, nil); err != nil {
+		return fmt.Errorf("%s: %w", notice.Method, err)
 	}
 	return nil
 }

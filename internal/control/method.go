@@ -7,6 +7,17 @@ import (
 	"strconv"
 )
 
+// A Caller is asked and told: a *Conn, whose peer is, or a *Route, by which the one behind
+// a peer is.
+type Caller interface {
+	// call is Method.Call. The answer is read into result unless that is nil.
+	call(ctx context.Context, method string, params, result any, files ...*os.File) error
+	// notify is Notice.Send.
+	notify(method string, params any) error
+	// Done is closed when the one that is asked can be asked no more.
+	Done() <-chan struct{}
+}
+
 // None stands for no parameters and for no result. Its only value is nil.
 type None = *struct{}
 
@@ -34,7 +45,7 @@ func (m Method[Params, Result]) WithFiles(least, most int) Method[Params, Result
 // caller's. When ctx ends, the peer is told and the call fails with ctx's error, also if
 // the peer has stopped reading; when the channel ends, it fails with ErrClosed. A failure
 // that the peer reported is an *Error. With an error, the result is the zero value.
-func (m Method[Params, Result]) Call(ctx context.Context, c *Conn, params Params, files ...*os.File) (Result, error) {
+func (m Method[Params, Result]) Call(ctx context.Context, c Caller, params Params, files ...*os.File) (Result, error) {
 	var result, none Result
 	if err := c.call(ctx, m.name, params, &result, files...); err != nil {
 		return none, err // not what was read of an answer
@@ -82,7 +93,7 @@ func (p Procedure[Params]) WithFiles(least, most int) Procedure[Params] {
 }
 
 // Call asks the peer of c and waits until it has done so; see Method.Call.
-func (p Procedure[Params]) Call(ctx context.Context, c *Conn, params Params, files ...*os.File) error {
+func (p Procedure[Params]) Call(ctx context.Context, c Caller, params Params, files ...*os.File) error {
 	_, err := p.method.Call(ctx, c, params, files...)
 	return err
 }
@@ -106,7 +117,7 @@ func NewNotice[Params any](name string) Notice[Params] {
 
 // Send tells the peer of c. Notices arrive in the order they were sent. It blocks while the
 // peer does not read.
-func (n Notice[Params]) Send(c *Conn, params Params) error {
+func (n Notice[Params]) Send(c Caller, params Params) error {
 	return c.notify(n.procedure.method.name, params)
 }
 

@@ -85,7 +85,7 @@ func (c *Conn) serveNotices(notices <-chan *message) {
 	for m := range notices {
 		if c.handler != nil {
 			// A notice has no answer, hence nobody to report an error to.
-			_, _ = c.handler(c.ctx, &Request{Method: m.Method, Params: m.Params, Conn: c})
+			_, _ = c.handler(c.ctx, &Request{Method: m.Method, Params: m.Params, Conn: c, Notice: true})
 		}
 	}
 }
@@ -111,8 +111,8 @@ func (c *Conn) answer(ctx context.Context, m *message) *message {
 		return &message{ID: m.ID, Error: unknown(m.Method)}
 	}
 	result, err := c.handler(ctx, r)
-	var body json.RawMessage
-	if err == nil {
+	body, passed := result.(json.RawMessage) // by Relay: JSON already
+	if err == nil && !passed {
 		body, err = json.Marshal(result)
 	}
 	if err != nil {
