@@ -131,6 +131,7 @@ func (n Notice[Params]) Handle(mux *Mux, handle func(ctx context.Context, r *Req
 // zero value knows none. All are added before its Serve is given to a Conn.
 type Mux struct {
 	handlers map[string]Handler
+	rest     Handler // of what handlers have none for; nil: nobody
 	// within is the mux that has the handlers, which are called when check returns nil;
 	// both are nil unless When has made this one.
 	within *Mux
@@ -140,6 +141,9 @@ type Mux struct {
 // When returns a mux that adds to this one handlers which are called only when check
 // returns nil. Otherwise the error of check is the answer.
 func (mux *Mux) When(check func() error) *Mux { return &Mux{within: mux, check: check} }
+
+// Rest has h handle what mux has no other handler for.
+func (mux *Mux) Rest(h Handler) { mux.rest = h }
 
 func (mux *Mux) add(name string, h Handler) {
 	switch {
@@ -163,11 +167,13 @@ func (mux *Mux) add(name string, h Handler) {
 // Serve is a Handler, which calls the one that mux has of what r asks. It answers what mux
 // has none of with an *Error of code Usage. It is not for a mux that When returned.
 func (mux *Mux) Serve(ctx context.Context, r *Request) (any, error) {
-	h := mux.handlers[r.Method]
-	if h == nil {
-		return nil, unknown(r.Method)
+	switch h := mux.handlers[r.Method]; {
+	case h != nil:
+		return h(ctx, r)
+	case mux.rest != nil:
+		return mux.rest(ctx, r)
 	}
-	return h(ctx, r)
+	return nil, unknown(r.Method)
 }
 
 func unknown(method string) *Error { return Errorf(Usage, "unknown request %q", method) }

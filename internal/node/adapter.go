@@ -103,8 +103,8 @@ var methodShare = control.NewProcedure[control.None]("share").WithFiles(1, 1)
 
 // ShareAdapter shares the node's adapter with the process that has the other end of a Unix
 // stream socket: it calls lease.OpenOver. The file stays the caller's.
-func (a *Agent) ShareAdapter(ctx context.Context, f *os.File) error {
-	return a.named(methodShare.Call(ctx, a.conn, nil, f))
+func (c *Client) ShareAdapter(ctx context.Context, f *os.File) error {
+	return c.named(methodShare.Call(ctx, c.conn, nil, f))
 }
 
 // share answers Agent.ShareAdapter.

@@ -53,42 +53,20 @@ type localAddress struct {
 // An Agent is a running node as its supervisor sees it. Its methods and those of its
 // fields may be called from any goroutine.
 type Agent struct {
-	Workloads Workloads // that run in the node
-	client
-	cfg  Config
-	proc *process
-	done chan struct{} // closed when the process is reaped and its last output is logged
+	*Client
+	control *control.Conn // that the client's requests go over
+	cfg     Config
+	proc    *process
+	done    chan struct{} // closed when the process is reaped and its last output is logged
 
-	commands commands      // that Exec runs
-	buffer   atomic.Uint32 // see ReceiveBuffer
-	pauses   atomic.Uint64 // numbers requests to pause and resume
-	observer observer      // what Observe was answered
-	mounted  atomic.Bool   // see Mount
-	rates    atomic.Uint64 // numbers requests about the rates of lines
+	buffer  atomic.Uint32 // see ReceiveBuffer
+	pauses  atomic.Uint64 // numbers requests to pause and resume
+	mounted atomic.Bool   // see Mount
+	rates   atomic.Uint64 // numbers requests about the rates of lines
 
 	mu         sync.Mutex   // guards what follows
 	network    *rtnl.Socket // to configure the interfaces by; nil once Up has
 	configured *Config      // how the network was configured last
-}
-
-// A client makes requests of an agent.
-type client struct {
-	node string
-	conn *control.Conn
-}
-
-// named adds the node's name to an error.
-func (c *client) named(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("node %s: %w", c.node, err)
-}
-
-// call makes a request of an agent.
-func call[Params, Result any](ctx context.Context, c *client, m control.Method[Params, Result], params Params, files ...*os.File) (Result, error) {
-	result, err := m.Call(ctx, c.conn, params, files...)
-	return result, c.named(err)
 }
 
 // Start starts the agent of a node: the running binary again, in new network,
@@ -100,8 +78,8 @@ func call[Params, Result any](ctx context.Context, c *client, m control.Method[P
 // A supervisor that reaps orphans must leave the agents to this package: with
 // waitid(P_ALL, WNOWAIT) it sees who ended before it reaps.
 func Start(cfg Config, group *cgroup.Group, stderr *os.File) (*Agent, error) {
-	a := &Agent{cfg: cfg, client: client{node: cfg.Name}, done: make(chan struct{}), commands: commands{running: map[string]*commandStart{}}}
-	a.configured, a.Workloads = &a.cfg, Workloads{&a.client}
+	a := &Agent{Client: newClient(cfg.Name, "#"), cfg: cfg, done: make(chan struct{})}
+	a.configured, a.prepare, a.observer = &a.cfg, a.prepareCommand, new(observer)
 	if err := a.start(group, stderr); err != nil {
 		return nil, a.named(err)
 	}
@@ -163,7 +141,7 @@ func (a *Agent) start(group *cgroup.Group, stderr *os.File) error {
 		logged.Close()
 		return fmt.Errorf("start agent: %w", err)
 	}
-	a.conn, a.proc = conn, proc
+	a.conn, a.control, a.proc = conn, conn, proc
 	a.observer.patience = patience + time.Duration(proc.pid)*time.Second%patience
 	network, networkErr := openNetwork(proc)
 	a.network = network
@@ -245,9 +223,6 @@ func (a *Agent) tellQPErrors(_ context.Context, _ *control.Request, list []provi
 	return nil
 }
 
-// Name returns the node's name.
-func (a *Agent) Name() string { return a.cfg.Name }
-
 // PID returns the agent's process id in the caller's PID namespace.
 func (a *Agent) PID() int { return a.proc.pid }
 
@@ -278,7 +253,7 @@ func (a *Agent) bringUp(ctx context.Context) error {
 	network := a.takeNetwork()
 	if network == nil {
 		select {
-		case <-a.conn.Done(): // the agent has ended, and the socket was given back
+		case <-a.control.Done(): // the agent has ended, and the socket was given back
 			return control.ErrClosed
 		default:
 			return errors.New("up already")
@@ -309,8 +284,3 @@ func (a *Agent) bringUp(ctx context.Context) error {
 // ReceiveBuffer returns the bytes that the kernel has granted of the adapter's receive
 // buffer (provider.ReceiveBuffer); 0 before Up, and of a node without an adapter.
 func (a *Agent) ReceiveBuffer() uint32 { return a.buffer.Load() }
-
-// Counters reads the node's counters.
-func (a *Agent) Counters(ctx context.Context) (Counters, error) {
-	return call(ctx, &a.client, methodCounters, nil)
-}

@@ -105,7 +105,7 @@ func TestAgentExit(t *testing.T) {
 		{"Kill", func(a *Agent) error { a.Kill(); return nil }, Exit{Signal: unix.SIGKILL}},
 		// As Go's runtime does to process 1, which a signal of its own does not end.
 		{"ended by another", func(a *Agent) error { return a.Send(unix.SIGTERM) }, Exit{Status: 2}},
-		{"channel closed", func(a *Agent) error { a.conn.Close(); return nil }, Exit{}},
+		{"channel closed", func(a *Agent) error { a.control.Close(); return nil }, Exit{}},
 		{"killed while stopped", func(a *Agent) error {
 			defer a.Kill()
 			return stop(a)

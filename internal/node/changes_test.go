@@ -43,7 +43,7 @@ func settle(t *testing.T, a *Agent) Observation {
 // sameAs compares an answer that may be remembered with one that is new.
 func sameAs(t *testing.T, a *Agent, o Observation) {
 	t.Helper()
-	fresh, err := call(t.Context(), &a.client, methodObserve, []int64{1, int64(time.Hour)})
+	fresh, err := call(t.Context(), a.Client, methodObserve, []int64{1, int64(time.Hour)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,41 +43,50 @@ type signalParams struct {
 // Exec returns with its error and the group gets SIGTERM and, killDelay later, SIGKILL; likewise when the
 // control channel ends. Processes that left the group, and those that the command
 // leaves behind when it ends by itself, live on until the agent ends.
-func (a *Agent) Exec(ctx context.Context, cmd Command, files ...*os.File) (status int, err error) {
-	if err := a.Mount(ctx); err != nil {
-		return 0, err
-	}
+func (c *Client) Exec(ctx context.Context, cmd Command, files ...*os.File) (status int, err error) {
 	if cmd.Env == nil {
 		cmd.Env = Environment()
 	}
-	cmd.Env = withVariables(cmd.Env, a.cfg.Env)
-	started, err := a.commands.add(&cmd)
-	if err != nil {
-		return 0, a.named(err)
+	if c.prepare != nil {
+		if err := c.prepare(ctx, &cmd); err != nil {
+			return 0, err
+		}
 	}
-	defer a.commands.remove(cmd.ID)
+	started, err := c.commands.add(&cmd)
+	if err != nil {
+		return 0, c.named(err)
+	}
+	defer c.commands.remove(cmd.ID)
 	if cmd.Started != nil {
 		go func() {
 			<-started.over
 			cmd.Started()
 		}()
 	}
-	return call(ctx, &a.client, methodExec, cmd, files...)
+	return call(ctx, c, methodExec, cmd, files...)
+}
+
+// prepareCommand has the node ready for commands, and a command have the node's own variables.
+func (a *Agent) prepareCommand(ctx context.Context, cmd *Command) error {
+	cmd.Env = withVariables(cmd.Env, a.cfg.Env)
+	return a.Mount(ctx)
 }
 
 // Signal sends a signal to the process group of the command that Exec runs under
 // id. It waits until the command has been started.
-func (a *Agent) Signal(ctx context.Context, id string, sig syscall.Signal) error {
-	if err := a.commands.awaitStarted(ctx, id); err != nil {
-		return a.named(err)
+func (c *Client) Signal(ctx context.Context, id string, sig syscall.Signal) error {
+	if err := c.commands.awaitStarted(ctx, id); err != nil {
+		return c.named(err)
 	}
-	return a.named(methodSignal.Call(ctx, a.conn, signalParams{id, sig}))
+	return c.named(methodSignal.Call(ctx, c.conn, signalParams{id, sig}))
 }
 
 // commands are those that Exec runs, from its call to its return.
 type commands struct {
+	prefix string // of the IDs of commands that came without one
+
 	mu      sync.Mutex               // guards what follows
-	count   uint64                   // of commands that came without an ID
+	count   uint64                   // of those
 	running map[string]*commandStart // by Command.ID
 }
 
@@ -87,7 +96,7 @@ func (c *commands) add(cmd *Command) (*commandStart, error) {
 	defer c.mu.Unlock()
 	if cmd.ID == "" {
 		c.count++
-		cmd.ID = "#" + strconv.FormatUint(c.count, 10)
+		cmd.ID = c.prefix + strconv.FormatUint(c.count, 10)
 	}
 	if c.running[cmd.ID] != nil {
 		return nil, errRunning(cmd.ID)

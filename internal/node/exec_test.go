@@ -382,8 +382,8 @@ func TestAgentEndsWithCommands(t *testing.T) {
 		script, last string
 	}{
 		{"killed", (*Agent).Kill, "echo ready; exec sleep 100", ""},
-		{"channel closed", func(a *Agent) { a.conn.Close() }, "trap 'echo bye; exit' TERM; echo ready; while :; do sleep 0.05; done", "bye\n"},
-		{"channel closed, unwilling", func(a *Agent) { a.conn.Close() }, "trap '' TERM; echo ready; exec sleep 100", ""},
+		{"channel closed", func(a *Agent) { a.control.Close() }, "trap 'echo bye; exit' TERM; echo ready; while :; do sleep 0.05; done", "bye\n"},
+		{"channel closed, unwilling", func(a *Agent) { a.control.Close() }, "trap '' TERM; echo ready; exec sleep 100", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -36,15 +36,20 @@ const lookInterval = 5 * time.Millisecond
 // Listening waits until the command that Exec runs under id listens, or a process that it
 // has started, at a port of TCP or of RDMA; port 0 is any. The error is ErrNotListening if
 // the command ends before.
-func (a *Agent) Listening(ctx context.Context, id string, port uint16) error {
-	if err := a.commands.awaitStarted(ctx, id); err != nil {
-		return a.named(err)
-	}
-	listens, err := methodListening.Call(ctx, a.conn, listeningParams{id, port})
+func (c *Client) Listening(ctx context.Context, id string, port uint16) error {
+	listens, err := c.listens(ctx, listeningParams{id, port})
 	if err == nil && !listens {
 		err = ErrNotListening
 	}
-	return a.named(err)
+	return c.named(err)
+}
+
+// listens waits likewise, and reports whether the command listens.
+func (c *Client) listens(ctx context.Context, params listeningParams) (bool, error) {
+	if err := c.commands.awaitStarted(ctx, params.ID); err != nil {
+		return false, err
+	}
+	return methodListening.Call(ctx, c.conn, params)
 }
 
 // ErrNotListening says that a command has ended and never listened.

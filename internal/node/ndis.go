@@ -37,22 +37,22 @@ type StateChange struct {
 }
 
 // Adapter returns the state of the node's adapter; nil if it has none.
-func (a *Agent) Adapter(ctx context.Context) (*adapter.State, error) {
-	return call(ctx, &a.client, methodAdapter, nil)
+func (c *Client) Adapter(ctx context.Context) (*adapter.State, error) {
+	return call(ctx, c, methodAdapter, nil)
 }
 
 // Connections lists the adapter's connections, those being made and ended
 // included, and then its listeners and shared endpoints, each in the order of
 // their addresses.
-func (a *Agent) Connections(ctx context.Context) ([]adapter.Connection, error) {
-	return call(ctx, &a.client, methodConnections, nil)
+func (c *Client) Connections(ctx context.Context) ([]adapter.Connection, error) {
+	return call(ctx, c, methodConnections, nil)
 }
 
 // SetState enables or disables the adapter. Disabling asks every consumer to close
 // its instances, and waits for that; enabling waits for instances from before the
 // adapter was disabled. Neither waits longer than stateChangeTime.
-func (a *Agent) SetState(ctx context.Context, enabled bool) (StateChange, error) {
-	return call(ctx, &a.client, methodSetState, enabled)
+func (c *Client) SetState(ctx context.Context, enabled bool) (StateChange, error) {
+	return call(ctx, c, methodSetState, enabled)
 }
 
 // stateChangeTime is the time that consumers have to close their instances before

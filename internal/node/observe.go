@@ -32,14 +32,17 @@ type Observation struct {
 
 // Observe describes the node to a monitor, with latencies by bounds in
 // nanoseconds, which ascend. The answer shares memory with others, and is not to be changed.
-func (a *Agent) Observe(ctx context.Context, bounds []int64) (Observation, error) {
+func (c *Client) Observe(ctx context.Context, bounds []int64) (Observation, error) {
+	if c.observer == nil {
+		return call(ctx, c, methodObserve, bounds)
+	}
 	asked := time.Now()
-	if last, ok := a.observer.unchanged(asked); ok {
+	if last, ok := c.observer.unchanged(asked); ok {
 		return last, nil
 	}
-	o, err := call(ctx, &a.client, methodObserve, bounds)
+	o, err := call(ctx, c, methodObserve, bounds)
 	if err == nil {
-		a.observer.remember(&o, asked)
+		c.observer.remember(&o, asked)
 	}
 	return o, err
 }

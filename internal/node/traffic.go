@@ -44,7 +44,7 @@ type abortParams struct {
 }
 
 // Workloads are the workloads of a node. They are clients and servers of flows.
-type Workloads struct{ *client }
+type Workloads struct{ *Client }
 
 // Serve has the node listen for the client of a workload's flow, until Unserve.
 func (w Workloads) Serve(ctx context.Context, spec workload.Spec, at netip.AddrPort) error {
@@ -53,13 +53,13 @@ func (w Workloads) Serve(ctx context.Context, spec workload.Spec, at netip.AddrP
 
 // Unserve ends what Serve began and returns what the server found.
 func (w Workloads) Unserve(ctx context.Context, name string, flow int) (workload.ServerResult, error) {
-	return call(ctx, w.client, methodUnserve, flowParams{name, flow})
+	return call(ctx, w.Client, methodUnserve, flowParams{name, flow})
 }
 
 // Run runs the client of a workload's flow in the node and returns when it is done. When
 // ctx ends first, so does the client.
 func (w Workloads) Run(ctx context.Context, spec workload.Spec, from netip.Addr, to netip.AddrPort) (workload.Result, error) {
-	return call(ctx, w.client, methodRun, runParams{spec, from, to})
+	return call(ctx, w.Client, methodRun, runParams{spec, from, to})
 }
 
 // Stop has Run return early: what is in flight is completed, and nothing more is
@@ -76,7 +76,7 @@ func (w Workloads) Abort(ctx context.Context, name string, flow int, reason stri
 
 // Progress returns the progress of the workloads' clients that run in the node.
 func (w Workloads) Progress(ctx context.Context) ([]workload.Progress, error) {
-	return call(ctx, w.client, methodProgress, nil)
+	return call(ctx, w.Client, methodProgress, nil)
 }
 
 // Clear ends all clients and servers in the node, with the reason as their error, and
