@@ -14,7 +14,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/fabric/suite"
-	"github.com/ndklab/ndklab/internal/node/terminal"
+	"github.com/ndklab/ndklab/internal/terminal"
 	"golang.org/x/sys/unix"
 )
 

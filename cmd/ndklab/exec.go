@@ -12,7 +12,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/internal/node/shell"
-	"github.com/ndklab/ndklab/internal/node/terminal"
+	"github.com/ndklab/ndklab/internal/terminal"
 	"github.com/ndklab/ndklab/internal/topology/naming"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/fabric/monitor"
-	"github.com/ndklab/ndklab/internal/node/terminal"
+	"github.com/ndklab/ndklab/internal/terminal"
 	"github.com/spf13/cobra"
 )
 

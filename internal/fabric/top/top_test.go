@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/leak"
-	"github.com/ndklab/ndklab/internal/node/terminal"
+	"github.com/ndklab/ndklab/internal/terminal"
 	"golang.org/x/sys/unix"
 )
 
