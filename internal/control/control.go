@@ -1,6 +1,8 @@
-// Package control is the channel over which processes of one machine talk: requests,
-// answers and notices as JSON over a Unix stream socket, with file descriptors
-// where a request carries some.
+// Package control is the channel over which processes talk: requests, answers and notices
+// as JSON, with files where a request carries some. Processes of one machine have a Unix
+// stream socket between them, and files cross as descriptors (New). Those of different
+// machines have TCP or TLS, and files cross as streams (OverStream). Either are served and
+// called by the same code, and Relay passes from one to the other.
 //
 // Both ends of a Conn may make requests at any time, and any number may be
 // under way at once. The package knows nothing of what is asked: a command and the
@@ -10,7 +12,8 @@
 // death.
 //
 // Requests and notices are declared as values that both ends use: Method, Procedure and
-// Notice. Start reading there (method.go), then at Conn.
+// Notice. Start reading there (method.go), then at Conn. How messages cross is a carrier's
+// matter: unixCarrier (carrier.go) or streams (streams.go).
 package control
 
 import (
@@ -103,7 +106,7 @@ type Handler func(ctx context.Context, r *Request) (result any, err error)
 
 // A Conn is one end of a channel. Its methods may be called from any goroutine.
 type Conn struct {
-	sock    *net.UnixConn
+	carrier carrier
 	handler Handler
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -130,8 +133,25 @@ func New(sock *net.UnixConn, handler Handler) *Conn { return NewBounded(sock, ha
 // ends the channel before memory is taken for it, and so does a request while
 // boundedRequests have no answer.
 func NewBounded(sock *net.UnixConn, handler Handler, longest int) *Conn {
+	return begin(unixCarrier{sock}, handler, longest)
+}
+
+// OverStream is New for a peer at the other end of a TCP connection or the like, which need
+// not be of this machine. Files of requests cross as streams: each end of the channel copies
+// between its file and the connection. What the peer gets is a pipe where the file is only
+// read or only written, a pseudo-terminal for a terminal that is lent (see Lend), and a
+// socket else. Ends and failures pass as well. An answer comes after all that was written to the files
+// before it, and finds it written here. Of a file that is read, as much is read as the peer's pipe holds and a
+// window more, whether its reader wants it or not, as with ssh(1). The end of the channel is
+// that of its files.
+func OverStream(conn net.Conn, handler Handler) *Conn {
+	return begin(newStreams(conn), handler, MaxMessage)
+}
+
+// begin starts a channel.
+func begin(carrier carrier, handler Handler, longest int) *Conn {
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &Conn{sock: sock, handler: handler, longest: longest, ctx: ctx, cancel: cancel,
+	c := &Conn{carrier: carrier, handler: handler, longest: longest, ctx: ctx, cancel: cancel,
 		writing: make(chan struct{}, 1), noticed: make(chan struct{}),
 		calls: map[uint64]chan *message{}, serving: map[uint64]context.CancelFunc{}}
 	c.readers.Add(1)
@@ -187,27 +207,12 @@ func (c *Conn) Close() {
 // End has the channel end, and does not wait for it: a handler may call it.
 func (c *Conn) End() {
 	c.cancel()
-	c.sock.Close()
+	c.carrier.close()
 }
 
-// Peer returns the process at the other end, as the kernel vouches for it.
-func (c *Conn) Peer() (*unix.Ucred, error) {
-	raw, err := c.sock.SyscallConn()
-	if err != nil {
-		return nil, fmt.Errorf("peer credentials: %w", err)
-	}
-	var cred *unix.Ucred
-	var credErr error
-	if err := raw.Control(func(fd uintptr) {
-		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil {
-		return nil, fmt.Errorf("peer credentials: %w", err)
-	}
-	if credErr != nil {
-		return nil, fmt.Errorf("peer credentials: %w", credErr)
-	}
-	return cred, nil
-}
+// Peer returns the process at the other end, as the kernel vouches for it. It fails for a
+// channel over a stream, whose peer is no process of this machine.
+func (c *Conn) Peer() (*unix.Ucred, error) { return c.carrier.peer() }
 
 // call is that of Caller.
 func (c *Conn) call(ctx context.Context, method string, params, result any, files ...*os.File) error {
@@ -244,7 +249,7 @@ func (c *Conn) await(ctx context.Context, request *message, files []*os.File, se
 	c.mu.Lock()
 	c.nextID++
 	id := c.nextID
-	request.ID = id
+	request.ID, request.lent = id, isLent(ctx)
 	c.calls[id] = answer
 	c.mu.Unlock()
 	defer func() {
@@ -263,13 +268,16 @@ func (c *Conn) await(ctx context.Context, request *message, files []*os.File, se
 	}
 	select {
 	case m := <-answer:
+		flush(ctx, request.streams)
 		return m, nil
 	case <-ctx.Done():
 		c.giveUp(id)
+		abandon(request.streams)
 		return nil, ctx.Err()
 	case <-c.ctx.Done():
 		select { // an answer that came just before the end still counts
 		case m := <-answer:
+			flush(ctx, request.streams)
 			return m, nil
 		default:
 			return nil, ErrClosed

@@ -37,6 +37,32 @@ func pair(t *testing.T, here, there Handler) (*Conn, *Conn) {
 	return a, b
 }
 
+// A pairing is a kind of channel within this process, as pair makes.
+type pairing func(t *testing.T, here, there Handler) (*Conn, *Conn)
+
+// TestCarriers has channels do over each carrier what they do over any.
+func TestCarriers(t *testing.T) {
+	for name, pair := range map[string]pairing{"unix": pair, "tcp": tcpPair, "tls": tlsPair} {
+		t.Run(name, func(t *testing.T) {
+			for name, test := range map[string]func(*testing.T, pairing){
+				"CallBothWaysAtOnce":     testCallBothWaysAtOnce,
+				"ErrorsCross":            testErrorsCross,
+				"ResultThatCannotBeSent": testResultThatCannotBeSent,
+				"Cancel":                 testCancel,
+				"PeerDeath":              testPeerDeath,
+				"NoticesInOrder":         testNoticesInOrder,
+				"NoticeToNobody":         testNoticeToNobody,
+				"Files":                  testFiles,
+				"FileStaysAsItIs":        testFileStaysAsItIs,
+				"FilesRefused":           testFilesRefused,
+				"Oversize":               testOversize,
+			} {
+				t.Run(name, func(t *testing.T) { test(t, pair) })
+			}
+		})
+	}
+}
+
 // rawPair is a channel whose other end is a bare socket.
 func rawPair(t *testing.T, here Handler) (*Conn, *net.UnixConn) {
 	t.Helper()
@@ -53,12 +79,12 @@ func rawPair(t *testing.T, here Handler) (*Conn, *net.UnixConn) {
 	return a, raw.(*net.UnixConn)
 }
 
-func frame(body string) []byte {
+func onWire(body string) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
 }
 
-// readFrame reads the next message from the bare end.
-func readFrame(t *testing.T, raw *net.UnixConn) *message {
+// readMessage reads the next message from the bare end.
+func readMessage(t *testing.T, raw *net.UnixConn) *message {
 	t.Helper()
 	var head [4]byte
 	if _, err := io.ReadFull(raw, head[:]); err != nil {
@@ -87,7 +113,7 @@ func double(_ context.Context, r *Request) (any, error) {
 	return 2 * n, nil
 }
 
-func TestCallBothWaysAtOnce(t *testing.T) {
+func testCallBothWaysAtOnce(t *testing.T, pair pairing) {
 	a, b := pair(t, double, double)
 	const n = 100
 	errs := make(chan error, 2*n)
@@ -110,7 +136,7 @@ func TestCallBothWaysAtOnce(t *testing.T) {
 	}
 }
 
-func TestErrorsCross(t *testing.T) {
+func testErrorsCross(t *testing.T, pair pairing) {
 	a, b := pair(t, nil, double)
 	for _, test := range []struct {
 		conn   *Conn
@@ -144,7 +170,7 @@ func TestErrorsCross(t *testing.T) {
 	}
 }
 
-func TestResultThatCannotBeSent(t *testing.T) {
+func testResultThatCannotBeSent(t *testing.T, pair pairing) {
 	for name, result := range map[string]any{
 		"no JSON":  make(chan int),
 		"too long": strings.Repeat("x", MaxMessage),
@@ -159,7 +185,7 @@ func TestResultThatCannotBeSent(t *testing.T) {
 	}
 }
 
-func TestCancel(t *testing.T) {
+func testCancel(t *testing.T, pair pairing) {
 	serving := make(chan struct{})
 	given := make(chan error, 1)
 	a, _ := pair(t, nil, func(ctx context.Context, r *Request) (any, error) {
@@ -191,7 +217,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-func TestPeerDeath(t *testing.T) {
+func testPeerDeath(t *testing.T, pair pairing) {
 	serving := make(chan struct{})
 	handlerEnded := make(chan struct{})
 	a, b := pair(t, nil, func(ctx context.Context, r *Request) (any, error) {
@@ -226,8 +252,8 @@ func TestLastAnswer(t *testing.T) {
 	result := make(chan error, 1)
 	var got int
 	go func() { result <- a.call(t.Context(), "x", nil, &got) }()
-	m := readFrame(t, raw)
-	if _, err := raw.Write(frame(fmt.Sprintf(`{"id":%d,"result":7}`, m.ID))); err != nil {
+	m := readMessage(t, raw)
+	if _, err := raw.Write(onWire(fmt.Sprintf(`{"id":%d,"result":7}`, m.ID))); err != nil {
 		t.Fatal(err)
 	}
 	raw.Close()
@@ -273,7 +299,7 @@ func TestPeerDoesNotRead(t *testing.T) {
 	if err := json.Unmarshal(body, m); err != nil || m.Method != "first" || len(m.Params) != len(big)+2 {
 		t.Errorf("%s of %d bytes, %v", m.Method, len(m.Params), err)
 	}
-	if m := readFrame(t, raw); !m.Cancel {
+	if m := readMessage(t, raw); !m.Cancel {
 		t.Errorf("got %+v", m)
 	}
 	// No descriptor of the sender's is left.
@@ -282,7 +308,7 @@ func TestPeerDoesNotRead(t *testing.T) {
 	}
 }
 
-func TestNoticesInOrder(t *testing.T) {
+func testNoticesInOrder(t *testing.T, pair pairing) {
 	const n = 10 * noticeQueue
 	got := make(chan int, n)
 	_, b := pair(t, func(_ context.Context, r *Request) (any, error) {
@@ -305,8 +331,8 @@ func TestNoticesInOrder(t *testing.T) {
 	}
 }
 
-// TestNoticeToNobody sends a notice to an end without a handler.
-func TestNoticeToNobody(t *testing.T) {
+// testNoticeToNobody sends a notice to an end without a handler.
+func testNoticeToNobody(t *testing.T, pair pairing) {
 	a, b := pair(t, nil, double)
 	if err := b.notify("x", nil); err != nil {
 		t.Fatal(err)
@@ -316,7 +342,7 @@ func TestNoticeToNobody(t *testing.T) {
 	}
 }
 
-func TestFiles(t *testing.T) {
+func testFiles(t *testing.T, pair pairing) {
 	kept := make(chan *os.File, 1)
 	a, _ := pair(t, nil, func(_ context.Context, r *Request) (any, error) {
 		for i, f := range r.Files {
@@ -375,9 +401,9 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestFileStaysAsItIs sends a file in non-blocking mode, which it must stay in:
+// testFileStaysAsItIs sends a file in non-blocking mode, which it must stay in:
 // otherwise the caller's reads block a thread and deadlines have no effect.
-func TestFileStaysAsItIs(t *testing.T) {
+func testFileStaysAsItIs(t *testing.T, pair pairing) {
 	a, _ := pair(t, nil, func(context.Context, *Request) (any, error) { return nil, nil })
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -396,7 +422,7 @@ func TestFileStaysAsItIs(t *testing.T) {
 	}
 }
 
-func TestFilesRefused(t *testing.T) {
+func testFilesRefused(t *testing.T, pair pairing) {
 	a, _ := pair(t, nil, double)
 	closed, err := os.Open(os.DevNull)
 	if err != nil {
@@ -415,8 +441,8 @@ func TestFilesRefused(t *testing.T) {
 	}
 }
 
-// TestOversize asks for more than fits: the call fails and the channel lives.
-func TestOversize(t *testing.T) {
+// testOversize asks for more than fits: the call fails and the channel lives.
+func testOversize(t *testing.T, pair pairing) {
 	a, _ := pair(t, nil, double)
 	if err := a.call(t.Context(), "double", strings.Repeat("x", MaxMessage), nil); !errors.Is(err, errTooLong) {
 		t.Errorf("got %v", err)
@@ -432,12 +458,12 @@ func TestOversize(t *testing.T) {
 func TestMalformed(t *testing.T) {
 	for name, messages := range map[string][][]byte{
 		"too long":         {binary.BigEndian.AppendUint32(nil, MaxMessage+1)},
-		"no JSON":          {frame("}{")},
-		"empty":            {frame("")},
-		"wrong types":      {frame(`{"id":"one","method":"x"}`)},
+		"no JSON":          {onWire("}{")},
+		"empty":            {onWire("")},
+		"wrong types":      {onWire(`{"id":"one","method":"x"}`)},
 		"half a header":    {{0, 0}},
-		"half a message":   {frame(`{"id":1,"method":"wait"}`)[:10]},
-		"one ID two times": {frame(`{"id":1,"method":"wait"}`), frame(`{"id":1,"method":"wait"}`)},
+		"half a message":   {onWire(`{"id":1,"method":"wait"}`)[:10]},
+		"one ID two times": {onWire(`{"id":1,"method":"wait"}`), onWire(`{"id":1,"method":"wait"}`)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, raw := rawPair(t, func(ctx context.Context, _ *Request) (any, error) {
@@ -480,7 +506,7 @@ func TestTooManyFiles(t *testing.T) {
 	for i := range fds {
 		fds[i] = int(w.Fd())
 	}
-	if _, _, err := raw.WriteMsgUnix(frame(`{"id":1,"method":"x"}`), unix.UnixRights(fds...), nil); err != nil {
+	if _, _, err := raw.WriteMsgUnix(onWire(`{"id":1,"method":"x"}`), unix.UnixRights(fds...), nil); err != nil {
 		t.Fatal(err)
 	}
 	w.Close()
@@ -502,7 +528,7 @@ func TestUnexpected(t *testing.T) {
 		}
 		result <- got
 	}()
-	readFrame(t, raw)
+	readMessage(t, raw)
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -519,7 +545,7 @@ func TestUnexpected(t *testing.T) {
 		`{"id":1,"result":7}`,       // and again: this one found the reader blocked
 		`{"id":9,"method":"other"}`, // a request
 	} {
-		if _, _, err := raw.WriteMsgUnix(frame(body), unix.UnixRights(int(w.Fd())), nil); err != nil {
+		if _, _, err := raw.WriteMsgUnix(onWire(body), unix.UnixRights(int(w.Fd())), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -527,7 +553,7 @@ func TestUnexpected(t *testing.T) {
 	if got := <-result; got != 5 {
 		t.Errorf("got %d", got)
 	}
-	if m := readFrame(t, raw); m.ID != 9 || m.Error == nil {
+	if m := readMessage(t, raw); m.ID != 9 || m.Error == nil {
 		t.Errorf("answer %+v", m)
 	}
 	if _, err := io.ReadAll(r); err != nil {
@@ -538,12 +564,12 @@ func TestUnexpected(t *testing.T) {
 // TestByteByByte has a message arrive in the smallest pieces.
 func TestByteByByte(t *testing.T) {
 	_, raw := rawPair(t, double)
-	for _, b := range frame(`{"id":3,"method":"double","params":21}`) {
+	for _, b := range onWire(`{"id":3,"method":"double","params":21}`) {
 		if _, err := raw.Write([]byte{b}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if m := readFrame(t, raw); m.ID != 3 || !bytes.Equal(m.Result, []byte("42")) {
+	if m := readMessage(t, raw); m.ID != 3 || !bytes.Equal(m.Result, []byte("42")) {
 		t.Errorf("got %+v", m)
 	}
 }
@@ -624,7 +650,7 @@ func TestLastNotices(t *testing.T) {
 	})
 	var all []byte
 	for i := range n {
-		all = append(all, frame(fmt.Sprintf(`{"method":"x","params":%d}`, i))...)
+		all = append(all, onWire(fmt.Sprintf(`{"method":"x","params":%d}`, i))...)
 	}
 	if _, err := raw.Write(all); err != nil {
 		t.Fatal(err)

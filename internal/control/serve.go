@@ -13,13 +13,13 @@ const noticeQueue = 64
 // read takes messages off the socket until it ends.
 func (c *Conn) read() {
 	defer c.readers.Done()
-	defer c.sock.Close()
+	defer c.carrier.end()
 	defer c.cancel()
 	notices := make(chan *message, noticeQueue)
 	defer close(notices)
 	go c.serveNotices(notices)
 	for {
-		m, err := c.receive()
+		m, err := c.carrier.read(c.longest)
 		if err != nil {
 			return // the end of the channel; whoever waits learns by its context
 		}
@@ -92,6 +92,7 @@ func (c *Conn) serveNotices(notices <-chan *message) {
 
 func (c *Conn) serve(ctx context.Context, m *message) {
 	answer := c.answer(ctx, m)
+	settle(ctx, m.streams)
 	c.end(m.ID)
 	err := c.send(c.ctx, answer, nil)
 	if err != nil && !errors.Is(err, ErrClosed) {
@@ -107,6 +108,9 @@ func (c *Conn) serve(ctx context.Context, m *message) {
 func (c *Conn) answer(ctx context.Context, m *message) *message {
 	r := &Request{Method: m.Method, Params: m.Params, Files: m.files, Conn: c}
 	defer func() { closeFiles(r.Files) }() // of which the handler may have kept some
+	if m.failed != nil {
+		return &message{ID: m.ID, Error: AsError(m.failed)}
+	}
 	if c.handler == nil {
 		return &message{ID: m.ID, Error: unknown(m.Method)}
 	}

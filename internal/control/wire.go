@@ -4,18 +4,15 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
 )
 
-// A message is, on the wire, its length in four bytes, big-endian, which carry
-// the descriptors, then JSON.
+// A message is, over a Unix socket, its length in four bytes, big-endian, which carry
+// the descriptors, then JSON. Over a stream, a frame has the JSON.
 type message struct {
 	ID     uint64          `json:"id,omitempty"`
 	Method string          `json:"method,omitempty"` // of requests (with ID) and notices (without)
@@ -24,6 +21,12 @@ type message struct {
 	Result json.RawMessage `json:"result,omitempty"`
 	Error  *Error          `json:"error,omitempty"`
 	files  []*os.File      // received with it
+
+	// streams are those of its files where the channel is over a stream, and lent says that
+	// terminals among them are the peer's alone; see Lend.
+	streams []*stream
+	lent    bool
+	failed  error // why its files could not be made here
 }
 
 // headLen is the length of what comes before the JSON, bytes.
@@ -93,7 +96,7 @@ func (c *Conn) send(ctx context.Context, m *message, files []*os.File) error {
 	}
 	if ctx == c.ctx {
 		defer func() { <-c.writing }()
-		return c.write(buf, nil)
+		return c.carrier.write(m, buf, nil)
 	}
 	// A message that is half written when ctx ends has to be finished, or the
 	// channel is lost: a goroutine does so, with descriptors of its own because
@@ -106,13 +109,16 @@ func (c *Conn) send(ctx context.Context, m *message, files []*os.File) error {
 	written := make(chan error, 1)
 	go func() {
 		defer func() { <-c.writing }()
-		defer closeAll(rights)
-		written <- c.write(buf, rights)
+		written <- c.carrier.write(m, buf, rights)
 	}()
 	select {
 	case err := <-written:
 		return err
 	case <-ctx.Done():
+		go func() {
+			<-written
+			abandon(m.streams)
+		}()
 		return ctx.Err()
 	}
 }
@@ -124,30 +130,6 @@ func (c *Conn) reason(err error) error {
 		return ErrClosed
 	}
 	return err
-}
-
-// write puts a message on the socket. The caller holds c.writing.
-func (c *Conn) write(buf []byte, fds []int) error {
-	var rights []byte
-	if len(fds) > 0 {
-		rights = unix.UnixRights(fds...)
-	}
-	n, _, err := c.sock.WriteMsgUnix(buf, rights, nil)
-	if err != nil {
-		if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, net.ErrClosed) {
-			return ErrClosed // the reader takes what the peer said last, and ends the channel
-		}
-		return err // nothing was sent: too many descriptors in flight, or the like
-	}
-	if n < len(buf) {
-		if _, err := c.sock.Write(buf[n:]); err != nil {
-			// The peer, if there is one, could not tell where the next message
-			// begins. Messages that it has sent may still be read.
-			_ = c.sock.CloseWrite()
-			return fmt.Errorf("%w: %w", ErrClosed, err)
-		}
-	}
-	return nil
 }
 
 // duplicate makes descriptors for the same open files, which the caller closes.
@@ -176,70 +158,20 @@ func duplicate(files []*os.File) ([]int, error) {
 	return fds, nil
 }
 
+// duplicateFile makes another file for the same open file.
+func duplicateFile(f *os.File) (*os.File, error) {
+	if f == nil {
+		return nil, nil
+	}
+	fds, err := duplicate([]*os.File{f})
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fds[0]), f.Name()), nil
+}
+
 func closeAll(fds []int) {
 	for _, fd := range fds {
 		unix.Close(fd)
 	}
-}
-
-// receive reads one message. Any error is the end of the channel.
-func (c *Conn) receive() (*message, error) {
-	var head [headLen]byte
-	oob := make([]byte, unix.CmsgSpace(MaxFiles*4))
-	n, oobn, flags, _, err := c.sock.ReadMsgUnix(head[:], oob)
-	if err != nil {
-		return nil, err
-	}
-	m := &message{files: parseFiles(oob[:oobn])}
-	if flags&unix.MSG_CTRUNC != 0 {
-		err = fmt.Errorf("more than %d files with one message", MaxFiles)
-	} else {
-		err = c.receiveBody(m, head, n)
-	}
-	if err != nil {
-		closeFiles(m.files)
-		return nil, err
-	}
-	return m, nil
-}
-
-// receiveBody reads what follows the first n bytes of head.
-func (c *Conn) receiveBody(m *message, head [headLen]byte, n int) error {
-	if n == 0 {
-		return io.EOF
-	}
-	if _, err := io.ReadFull(c.sock, head[n:]); err != nil {
-		return err
-	}
-	size := binary.BigEndian.Uint32(head[:])
-	if uint64(size) > uint64(c.longest) {
-		return errTooLong
-	}
-	body := make([]byte, size)
-	if _, err := io.ReadFull(c.sock, body); err != nil {
-		return err
-	}
-	if err := json.Unmarshal(body, m); err != nil {
-		return fmt.Errorf("malformed message: %w", err)
-	}
-	return nil
-}
-
-// parseFiles makes files of received descriptors. The kernel has marked them
-// close-on-exec, since package net reads with MSG_CMSG_CLOEXEC.
-func parseFiles(oob []byte) []*os.File {
-	// The kernel's control messages are well formed, as far as they were not
-	// cut off.
-	messages, _ := unix.ParseSocketControlMessage(oob)
-	var files []*os.File
-	for i := range messages {
-		fds, err := unix.ParseUnixRights(&messages[i])
-		if err != nil {
-			continue // some other kind of control message
-		}
-		for _, fd := range fds {
-			files = append(files, os.NewFile(uintptr(fd), "received"))
-		}
-	}
-	return files
 }

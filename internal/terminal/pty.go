@@ -97,6 +97,44 @@ func copySize(to, from *os.File) error {
 	return ioctl(to, func(fd int) error { return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, size) })
 }
 
+// A Window is the size of a terminal's window.
+type Window struct{ Rows, Columns uint16 }
+
+// A State is a terminal's attributes and the size of its window.
+type State struct {
+	Attributes unix.Termios
+	Window     Window
+}
+
+// Look returns a terminal's state.
+func Look(f *os.File) (State, error) {
+	t, err := attributes(f)
+	if err != nil {
+		return State{}, err
+	}
+	var size *unix.Winsize
+	err = ioctl(f, func(fd int) (err error) {
+		size, err = unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
+		return err
+	})
+	if err != nil {
+		return State{}, err
+	}
+	return State{*t, Window{size.Row, size.Col}}, nil
+}
+
+// Restore gives a terminal the attributes of a state.
+func (s State) Restore(f *os.File) error { return setAttributes(f, &s.Attributes) }
+
+// MakeRaw has a terminal pass on what is typed, and show what it is sent, as it is.
+func MakeRaw(f *os.File) error {
+	t, err := attributes(f)
+	if err != nil {
+		return err
+	}
+	return setAttributes(f, raw(*t))
+}
+
 // ioctl calls do with f's descriptor, which stays as it is: File.Fd would make it
 // blocking.
 func ioctl(f *os.File, do func(fd int) error) error {
