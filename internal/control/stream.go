@@ -256,16 +256,18 @@ func (s *stream) sendSome(room int, draining bool) bool {
 	if n == 0 && !empty {
 		return false // its end, or a failure, which is one to a reader of a pipe
 	}
+	s.carrier.mu.Lock()
+	s.out.credit -= n // before the peer can give it back
+	s.carrier.mu.Unlock()
 	if n > 0 {
 		s.frame(frameData, uint32(n)).put(buf[:])
 		if s.carrier.writeBytes(buf[:frameLen+n], nil) != nil {
 			return false
 		}
 	}
-	s.carrier.mu.Lock()
-	defer s.carrier.mu.Unlock()
-	s.out.credit -= n
 	if draining {
+		s.carrier.mu.Lock()
+		defer s.carrier.mu.Unlock()
 		if s.out.draining = max(s.out.draining-n, 0); empty {
 			s.out.draining = 0
 		}
