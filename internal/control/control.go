@@ -87,6 +87,9 @@ type Request struct {
 	Files  []*os.File
 	Conn   *Conn
 	Notice bool // nobody waits for an answer
+
+	behind  string // for whom it is, or of whom: "" for the ends of the channel
+	relayed bool   // it is answered by another process: the end of that one's channel is told
 }
 
 // decode reads the parameters into v.
@@ -216,11 +219,16 @@ func (c *Conn) Peer() (*unix.Ucred, error) { return c.carrier.peer() }
 
 // call is that of Caller.
 func (c *Conn) call(ctx context.Context, method string, params, result any, files ...*os.File) error {
+	return c.callBehind(ctx, "", method, params, result, files)
+}
+
+// callBehind is call to the one behind the peer, or to the peer if that is "".
+func (c *Conn) callBehind(ctx context.Context, behind, method string, params, result any, files []*os.File) error {
 	body, err := json.Marshal(params)
 	if err != nil {
 		return fmt.Errorf("%s: %w", method, err)
 	}
-	answer, err := c.exchange(ctx, method, body, files, nil)
+	answer, err := c.exchange(ctx, &message{Method: method, Params: body, Behind: behind}, files, nil)
 	if err != nil || result == nil {
 		return err
 	}
@@ -232,12 +240,14 @@ func (c *Conn) call(ctx context.Context, method string, params, result any, file
 
 // exchange sends a request and returns the result that is its answer. sent, if there is
 // one, is called when the files are on their way.
-func (c *Conn) exchange(ctx context.Context, method string, params json.RawMessage, files []*os.File, sent func()) (json.RawMessage, error) {
-	m, err := c.await(ctx, &message{Method: method, Params: params}, files, sent)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", method, err)
-	}
-	if m.Error != nil {
+func (c *Conn) exchange(ctx context.Context, request *message, files []*os.File, sent func()) (json.RawMessage, error) {
+	m, err := c.await(ctx, request, files, sent)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", request.Method, err)
+	case m.Closed:
+		return nil, fmt.Errorf("%s: %w", request.Method, ErrClosed)
+	case m.Error != nil:
 		return nil, m.Error
 	}
 	return m.Result, nil
@@ -297,11 +307,16 @@ func (c *Conn) giveUp(id uint64) {
 
 // notify is that of Caller.
 func (c *Conn) notify(method string, params any) error {
+	return c.notifyBehind("", method, params)
+}
+
+// notifyBehind is notify to the one behind the peer.
+func (c *Conn) notifyBehind(behind, method string, params any) error {
 	body, err := json.Marshal(params)
 	if err != nil {
 		return fmt.Errorf("%s: %w", method, err)
 	}
-	return c.tell(&message{Method: method, Params: body})
+	return c.tell(&message{Method: method, Params: body, Behind: behind})
 }
 
 // tell sends a notice.

@@ -136,6 +136,8 @@ type Mux struct {
 	// both are nil unless When has made this one.
 	within *Mux
 	check  func() error
+
+	find func(to string) (Handler, error) // see Forward
 }
 
 // When returns a mux that adds to this one handlers which are called only when check
@@ -167,6 +169,9 @@ func (mux *Mux) add(name string, h Handler) {
 // Serve is a Handler, which calls the one that mux has of what r asks. It answers what mux
 // has none of with an *Error of code Usage. It is not for a mux that When returned.
 func (mux *Mux) Serve(ctx context.Context, r *Request) (any, error) {
+	if r.behind != "" {
+		return mux.serveBehind(ctx, r)
+	}
 	switch h := mux.handlers[r.Method]; {
 	case h != nil:
 		return h(ctx, r)

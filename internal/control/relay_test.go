@@ -3,8 +3,10 @@ package control
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"slices"
 	"testing"
 )
 
@@ -96,5 +98,116 @@ func TestRelayFiles(t *testing.T) {
 	close(release)
 	if err := <-answer; err != nil {
 		t.Error(err)
+	}
+}
+
+// behind is a route to a process with the handler there, which its neighbour knows as
+// "far", through one that relays, and the channel of that neighbour's. here has the notices.
+func behind(t *testing.T, here, there Handler) (*Route, *Conn) {
+	t.Helper()
+	var neighbour *Conn
+	far, theirs := pair(t, func(ctx context.Context, r *Request) (any, error) {
+		return relay(ctx, r, neighbour, "far")
+	}, there)
+	var mux Mux
+	mux.Forward(func(to string) (Handler, error) {
+		switch to {
+		case "far":
+			return func(ctx context.Context, r *Request) (any, error) { return Relay(ctx, r, far) }, nil
+		case "gone":
+			return nil, fmt.Errorf("%s: %w", to, ErrClosed)
+		}
+		return nil, Errorf(Usage, "no %q", to)
+	})
+	var worker, head *Conn
+	hears := new(Mux)
+	hears.Forward(func(from string) (Handler, error) {
+		if from != "far" {
+			return nil, Errorf(Usage, "no %q", from)
+		}
+		return here, nil
+	})
+	ready := make(chan struct{})
+	relaying := func(to **Conn) Handler {
+		return func(ctx context.Context, r *Request) (any, error) {
+			<-ready
+			return Relay(ctx, r, *to)
+		}
+	}
+	var part *Conn
+	part, neighbour = pair(t, relaying(&worker), mux.Serve)
+	head, worker = streamPair(t, hears.Serve, relaying(&part))
+	close(ready)
+	return Behind(head, "far"), theirs
+}
+
+// TestBehind: one that is behind the peer, two channels on, is asked, told and heard as the
+// peer is.
+func TestBehind(t *testing.T) {
+	heard := make(chan rectangle, 1)
+	sizes := make(chan rectangle, 1)
+	route, theirs := behind(t, shapes(heard).Serve, shapes(sizes).Serve)
+	ctx := t.Context()
+	if area, err := methodArea.Call(ctx, route, rectangle{3, 4}); area != 12 || err != nil {
+		t.Errorf("area: %d, %v", area, err)
+	}
+	var e *Error
+	if _, err := methodArea.Call(ctx, route, rectangle{-1, 4}); !errors.As(err, &e) || *e != (Error{Code: Unable, Message: "a width of -1"}) {
+		t.Errorf("area: %v", err)
+	}
+	r, w := pipe(t)
+	if written, err := methodWrite.Call(ctx, route, "some", w); !slices.Equal(written, []int{4}) || err != nil {
+		t.Errorf("write: %v, %v", written, err)
+	}
+	w.Close()
+	if b, err := io.ReadAll(r); string(b) != "some" || err != nil {
+		t.Errorf("%q, %v", b, err)
+	}
+	if err := noticeSize.Send(route, rectangle{5, 6}); err != nil {
+		t.Error(err)
+	}
+	if got := <-sizes; got != (rectangle{5, 6}) {
+		t.Errorf("size: %v", got)
+	}
+	if err := noticeSize.Send(theirs, rectangle{1, 2}); err != nil {
+		t.Error(err)
+	}
+	if got := <-heard; got != (rectangle{1, 2}) {
+		t.Errorf("heard %v", got)
+	}
+	err := methodFail.Call(ctx, Behind(route.conn, "nowhere"), "")
+	if !errors.As(err, &e) || *e != (Error{Code: Usage, Message: `no "nowhere"`}) {
+		t.Errorf("nowhere: %v", err)
+	}
+	if err := methodFail.Call(ctx, Behind(route.conn, "gone"), ""); !errors.Is(err, ErrClosed) {
+		t.Errorf("gone: %v", err)
+	}
+	theirs.Close()
+	if err := methodFail.Call(ctx, route, ""); !errors.Is(err, ErrClosed) {
+		t.Errorf("far: %v", err)
+	}
+	select {
+	case <-route.Done():
+		t.Error("the peer is gone")
+	default:
+	}
+	route.conn.Close()
+	<-route.Done()
+}
+
+// TestNobodyBehind: a process that has nobody behind it says so, and does not answer for them.
+func TestNobodyBehind(t *testing.T) {
+	c, _ := pair(t, nil, shapes(nil).Serve)
+	var e *Error
+	if err := methodFail.Call(t.Context(), Behind(c, "far"), ""); !errors.As(err, &e) || e.Code != Usage {
+		t.Errorf("got %v", err)
+	}
+	// The end of a channel that a handler uses for itself is not that of this one.
+	gone, end := pair(t, nil, nil)
+	end.Close()
+	<-gone.Done()
+	c, _ = pair(t, nil, func(ctx context.Context, _ *Request) (any, error) { return nil, gone.call(ctx, "x", nil, nil) })
+	if err := methodFail.Call(t.Context(), c, ""); errors.Is(err, ErrClosed) || err == nil {
+		t.Errorf("got %v", err)
 	}
 }

@@ -85,7 +85,7 @@ func (c *Conn) serveNotices(notices <-chan *message) {
 	for m := range notices {
 		if c.handler != nil {
 			// A notice has no answer, hence nobody to report an error to.
-			_, _ = c.handler(c.ctx, &Request{Method: m.Method, Params: m.Params, Conn: c, Notice: true})
+			_, _ = c.handler(c.ctx, &Request{Method: m.Method, Params: m.Params, Conn: c, Notice: true, behind: m.Behind})
 		}
 	}
 }
@@ -106,7 +106,7 @@ func (c *Conn) serve(ctx context.Context, m *message) {
 
 // answer has the handler do what m asks.
 func (c *Conn) answer(ctx context.Context, m *message) *message {
-	r := &Request{Method: m.Method, Params: m.Params, Files: m.files, Conn: c}
+	r := &Request{Method: m.Method, Params: m.Params, Files: m.files, Conn: c, behind: m.Behind}
 	defer func() { closeFiles(r.Files) }() // of which the handler may have kept some
 	if m.failed != nil {
 		return &message{ID: m.ID, Error: AsError(m.failed)}
@@ -120,7 +120,7 @@ func (c *Conn) answer(ctx context.Context, m *message) *message {
 		body, err = json.Marshal(result)
 	}
 	if err != nil {
-		return &message{ID: m.ID, Error: AsError(err)}
+		return &message{ID: m.ID, Error: AsError(err), Closed: r.relayed && errors.Is(err, ErrClosed)}
 	}
 	return &message{ID: m.ID, Result: body}
 }

@@ -20,6 +20,8 @@ type message struct {
 	Params json.RawMessage `json:"params,omitempty"`
 	Result json.RawMessage `json:"result,omitempty"`
 	Error  *Error          `json:"error,omitempty"`
+	Behind string          `json:"behind,omitempty"` // who is asked, or says it, if not the peer; see Behind
+	Closed bool            `json:"closed,omitempty"` // the answer of one that is gone
 	files  []*os.File      // received with it
 
 	// streams are those of its files where the channel is over a stream, and lent says that
