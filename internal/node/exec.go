@@ -63,6 +63,9 @@ func (c *Client) Exec(ctx context.Context, cmd Command, files ...*os.File) (stat
 			cmd.Started()
 		}()
 	}
+	if cmd.Terminal {
+		ctx = control.Lend(ctx)
+	}
 	return call(ctx, c, methodExec, cmd, files...)
 }
 
