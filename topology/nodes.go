@@ -105,16 +105,23 @@ func (r *nodeReader) node(n named[*mapping[nodeMap]]) nodeMap {
 		orElse(string(Host))
 	of := r.builtInKind(kind)
 	base := r.kinds[string(of)]
-	group := r.groups[n.is.word("group").or(r.kinds[kind].word("group")).or(base.word("group")).or(defaults.word("group")).is]
+	groupName := n.is.word("group").or(r.kinds[kind].word("group")).or(base.word("group")).or(defaults.word("group"))
+	group := r.groups[groupName.is]
 	all := layers[nodeMap]{n.is, group, r.kinds[kind], base}
+	with := append(slices.Clip(all), defaults)
 	is := nodeMap{Node: Node{Name: n.name.is, Kind: of}}
+	if host := with.find("host"); host.ok {
+		is.Host, is.HostAt = host.at.Value, r.place(host.at)
+	}
+	if group.word("together").is == "true" {
+		is.Together = groupName.is
+	}
 	if of == Switch {
 		all.apply(&is)
 		r.fitsKind(is, all)
 		is.Setup = Setup{}
 		return is
 	}
-	with := append(slices.Clip(all), defaults)
 	if !r.setupFits(n.name.at, with) {
 		return is
 	}

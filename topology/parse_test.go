@@ -154,6 +154,27 @@ topology:
 			}},
 		},
 		{
+			name: "hosts of nodes, and groups that stay together",
+			file: `
+topology:
+  defaults: {node: {host: 1}}
+  kinds: {switch: {group: rack}, far: {host: node-17.cluster}}
+  groups: {rack: {together: true}, row: {together: false, host: 10.0.0.1}}
+  nodes:
+    a: {kind: far, host: 3}
+    b: {kind: far, group: row}
+    c: {kind: far}
+    r: {kind: router, group: rack}
+    s: {kind: switch}`,
+			want: Topology{Nodes: []Node{
+				{Name: "a", Host: "3", HostAt: Place{"some/where/x.ndklab.yaml", 7, 26}},
+				{Name: "b", Host: "10.0.0.1", HostAt: Place{"some/where/x.ndklab.yaml", 5, 65}},
+				{Name: "c", Host: "node-17.cluster", HostAt: Place{"some/where/x.ndklab.yaml", 4, 46}},
+				{Name: "r", Kind: Router, Host: "1", HostAt: Place{"some/where/x.ndklab.yaml", 3, 27}, Together: "rack"},
+				{Name: "s", Kind: Switch, Host: "1", HostAt: Place{"some/where/x.ndklab.yaml", 3, 27}, Together: "rack"},
+			}},
+		},
+		{
 			name: "restart, which switches do not take from the defaults",
 			file: `
 topology:

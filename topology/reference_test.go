@@ -138,7 +138,7 @@ func TestKeysAreDocumented(t *testing.T) {
 	}
 	for name, rows := range keys {
 		for _, k := range rows {
-			if !found[cmp.Or(elsewhere[name], name)+" "+k.name] && !found["impairment "+k.name] && name != "fabric" { // whose table is by shape
+			if !found[cmp.Or(elsewhere[name], name)+" "+k.name] && !found[name+" "+k.name] && !found["impairment "+k.name] && name != "fabric" { // whose table is by shape
 				t.Errorf("%s has no table with the key %s of %s", referencePath, k.name, name)
 			}
 		}

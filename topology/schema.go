@@ -117,7 +117,7 @@ var defaultsTable = sync.OnceValue(func() *keyTable[defaultsMap] {
 	}
 })
 
-var nodeDefaultsTable = nodeTableOf("the node defaults", "", "adapter", "stp", "port", "buffer", "priorities", "watchdog")
+var nodeDefaultsTable = nodeTableOf("the node defaults", "", "together", "adapter", "stp", "port", "buffer", "priorities", "watchdog")
 
 var linkDefaultsTable = linksTable("the link defaults")
 
@@ -135,6 +135,8 @@ func nodeKeys() []key[nodeMap] {
 	return []key[nodeMap]{
 		asking[nodeMap]("kind", anyText, "`host` (the default: an emulated machine with an RDMA adapter), `switch` (Ethernet), `router` (IP), or one of `kinds`, which are hosts unless their own `kind` says otherwise"),
 		asking[nodeMap]("group", anyText, "one of `groups`"),
+		asking[nodeMap]("host", hostName, "of a lab [over several hosts](#over-several-hosts): the one that has the node, by its name or its number from 1; absent: any"),
+		asking[nodeMap]("together", yes, "of a lab [over several hosts](#over-several-hosts): `true`: the same host has all nodes of the group").orElse("`false`"),
 		one("cpu", cores, func(m *nodeMap) *float64 { return &m.CPU }, "cores that a host may use, $range, such as `0.5`; absent: no limit"),
 		one("memory", memory, func(m *nodeMap) *uint64 { return &m.Memory }, "that a host may use, swap and the page cache of its files included, $range; absent: no limit"),
 		one("pids", pids, func(m *nodeMap) *uint64 { return &m.PIDs }, "processes and threads that a host may have at once, $range, some twenty of them ndklab's own; absent: no limit"),
@@ -153,8 +155,8 @@ func nodeKeys() []key[nodeMap] {
 }
 
 var (
-	nodeTable  = nodeTableOf("a node", "node")
-	kindTable  = nodeTableOf("a kind", "kind")
+	nodeTable  = nodeTableOf("a node", "node", "together")
+	kindTable  = nodeTableOf("a kind", "kind", "together")
 	groupTable = nodeTableOf("a group", "group", "group")
 )
 

@@ -36,6 +36,14 @@ func lazily(pattern string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }
 
+// hostPattern is of names (RFC 1123, section 2.1), and of numbers that are not 0.
+const (
+	hostPattern = `[A-Za-z](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|[1-9][0-9]*|[0-9]+[A-Za-z._-](?:[A-Za-z0-9._-]*[A-Za-z0-9])?`
+	maxHostName = 253 // bytes
+)
+
+var hostNames = lazily(`^(?:` + hostPattern + `)$`)
+
 var plain = lazily(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
 
 // plainName is a parser for a name of at most most characters.
@@ -131,6 +139,15 @@ var (
 	// A host's own process has some twenty threads, and more on machines with many cores.
 	// The most is the kernel's PID_MAX_LIMIT.
 	pids = count[uint64](64, 1<<22)
+	// hostName is a machine's name, as resolvers and schedulers have it, or its number among a lab's hosts.
+	hostName = single(func(text string) (string, error) {
+		if !hostNames().MatchString(text) || len(text) > maxHostName {
+			return "", fmt.Errorf("found %s, expected a host's name or its number from 1", quote(text))
+		}
+		return text, nil
+	}, func() schema {
+		return anyOf(schema{"type": []string{"number", "boolean"}, "minimum": 0.01}, matching(hostPattern))
+	})
 	// restart tells whether a node whose agent has died is started again.
 	restart = choice("never", "always")
 	// noVerbs tells whether programs for RDMA are kept from a host's adapter.

@@ -11,6 +11,7 @@
 package diff
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/ndklab/ndklab/topology"
@@ -76,8 +77,8 @@ func (e *RefusedError) Error() string { return e.What }
 // Compare returns the changes that turn a lab that is up into that of another topology,
 // which was read with the first as topology.Options.Running. It fails with a
 // *RefusedError if they differ in their name, in their seed, on which all that is random
-// depends (a topology without a seed may be of any), in their dilation, by which every process of the lab lives, in packet
-// buffers and what is at them (compareBuffers), or in where the lab has links to its
+// depends (a topology without a seed may be of any), in their dilation, by which every process of the lab lives, in where
+// nodes are to be (compareHosts), in packet buffers and what is at them (compareBuffers), or in where the lab has links to its
 // outside, which somebody there relies on.
 func Compare(was, is *topology.Topology) (*Difference, error) {
 	if was.Name != is.Name {
@@ -88,6 +89,9 @@ func Compare(was, is *topology.Topology) (*Difference, error) {
 	}
 	if from, to := was.DilationFactor(), is.DilationFactor(); from != to {
 		return nil, &RefusedError{fmt.Sprintf("the dilation changes from %d to %d", from, to)}
+	}
+	if err := compareHosts(was, is); err != nil {
+		return nil, err
 	}
 	if err := compareBuffers(was, is); err != nil {
 		return nil, err
@@ -110,4 +114,26 @@ func All(is *topology.Topology) *Difference {
 	d.compareNodes(none, is)
 	d.compareLinks(none, is, nil)
 	return d
+}
+
+// compareHosts returns a *RefusedError if a node is to be on another host, or together with others, in one topology than in the
+// other: a lab is placed when it is made.
+func compareHosts(was, is *topology.Topology) error {
+	before := make(map[string]*topology.Node, len(was.Nodes))
+	for i := range was.Nodes {
+		before[was.Nodes[i].Name] = &was.Nodes[i]
+	}
+	for i := range is.Nodes {
+		n := &is.Nodes[i]
+		old := before[n.Name]
+		if old == nil {
+			continue
+		}
+		for _, c := range []Change{{Key: "host", From: old.Host, To: n.Host}, {Key: "together", From: old.Together, To: n.Together}} {
+			if c.From != c.To {
+				return &RefusedError{fmt.Sprintf("%s of node %s changes from %s to %s", c.Key, n.Name, cmp.Or(c.From, "none"), cmp.Or(c.To, "none"))}
+			}
+		}
+	}
+	return nil
 }

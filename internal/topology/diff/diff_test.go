@@ -147,16 +147,19 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// The name, the seed, the dilation and the links to the outside of a lab cannot change.
+// The name, the seed, the dilation, the hosts of nodes and the links to the outside of a lab cannot change.
 func TestRefused(t *testing.T) {
-	was := parse(t, nil, "name: a\nseed: 1\ntopology: {nodes: {a: }}")
+	was := parse(t, nil, "name: a\nseed: 1\ntopology: {groups: {g: {together: true}}, nodes: {a: , h: {host: 1, group: g}}}")
 	for file, want := range map[string]string{
-		"name: b\nseed: 1\ntopology: {nodes: {a: }}":                                     "the name changes from a to b",
-		"name: a\nseed: 2\ntopology: {nodes: {a: }}":                                     "the seed changes from 1 to 2",
-		"name: a\ndilation: 2\ntopology: {nodes: {a: }}":                                 "the dilation changes from 1 to 2",
-		"name: a\ndilation: 1\ntopology: {nodes: {a: }}":                                 "",
-		"name: a\ntopology: {nodes: {a: }}":                                              "",
-		"name: a\ntopology: {nodes: {a: }, links: [{endpoints: ['a:e', 'external:x']}]}": "the link a:e - external:x to outside of the lab is added",
+		"name: b\nseed: 1\ntopology: {groups: {g: {together: true}}, nodes: {a: , h: {host: 1, group: g}}}":                                     "the name changes from a to b",
+		"name: a\nseed: 2\ntopology: {groups: {g: {together: true}}, nodes: {a: , h: {host: 1, group: g}}}":                                     "the seed changes from 1 to 2",
+		"name: a\ndilation: 2\ntopology: {groups: {g: {together: true}}, nodes: {a: , h: {host: 1, group: g}}}":                                 "the dilation changes from 1 to 2",
+		"name: a\ndilation: 1\ntopology: {groups: {g: {together: true}}, nodes: {a: , h: {host: 1, group: g}}}":                                 "",
+		"name: a\ntopology: {groups: {g: {together: true}}, nodes: {a: , h: {host: 1, group: g}}}":                                              "",
+		"name: a\ntopology: {groups: {g: {together: true}}, nodes: {a: , h: {host: 1, group: g}}, links: [{endpoints: ['a:e', 'external:x']}]}": "the link a:e - external:x to outside of the lab is added",
+		"name: a\ntopology: {groups: {g: {together: true}}, nodes: {a: , h: {host: x, group: g}}}":                                              "host of node h changes from 1 to x",
+		"name: a\ntopology: {groups: {g: {together: true}}, nodes: {a: {group: g}, h: {host: 1, group: g}}}":                                    "together of node a changes from none to g",
+		"name: a\ntopology: {groups: {g: {together: true}}, nodes: {a: , b: {host: 2, group: g}, h: {host: 1, group: g}}}\n\n":                  "",
 	} {
 		_, err := Compare(was, parse(t, was, file))
 		if refused := (*RefusedError)(nil); want == "" && err != nil || want != "" && (!errors.As(err, &refused) || err.Error() != want) {
