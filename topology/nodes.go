@@ -113,8 +113,8 @@ func (r *nodeReader) node(n named[*mapping[nodeMap]]) nodeMap {
 	if host := with.find("host"); host.ok {
 		is.Host, is.HostAt = host.at.Value, r.place(host.at)
 	}
-	if group.word("together").is == "true" {
-		is.Together = groupName.is
+	if together := group.word("together"); together.is == "true" {
+		is.Together, is.TogetherAt = groupName.is, r.place(together.at)
 	}
 	if of == Switch {
 		all.apply(&is)

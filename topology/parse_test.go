@@ -170,8 +170,8 @@ topology:
 				{Name: "a", Host: "3", HostAt: Place{"some/where/x.ndklab.yaml", 7, 26}},
 				{Name: "b", Host: "10.0.0.1", HostAt: Place{"some/where/x.ndklab.yaml", 5, 65}},
 				{Name: "c", Host: "node-17.cluster", HostAt: Place{"some/where/x.ndklab.yaml", 4, 46}},
-				{Name: "r", Kind: Router, Host: "1", HostAt: Place{"some/where/x.ndklab.yaml", 3, 27}, Together: "rack"},
-				{Name: "s", Kind: Switch, Host: "1", HostAt: Place{"some/where/x.ndklab.yaml", 3, 27}, Together: "rack"},
+				{Name: "r", Kind: Router, Host: "1", HostAt: Place{"some/where/x.ndklab.yaml", 3, 27}, Together: "rack", TogetherAt: Place{"some/where/x.ndklab.yaml", 5, 29}},
+				{Name: "s", Kind: Switch, Host: "1", HostAt: Place{"some/where/x.ndklab.yaml", 3, 27}, Together: "rack", TogetherAt: Place{"some/where/x.ndklab.yaml", 5, 29}},
 			}},
 		},
 		{

@@ -77,11 +77,12 @@ type Node struct {
 	Priorities   *Priorities `json:",omitempty"` // of one with a Buffer; nil: as the preset has them
 	Watchdog     *Watchdog   `json:",omitempty"` // likewise; nil: none
 	Setup        Setup       // of a host or router
-	// Of a lab over several hosts: which of them has the node, by its name or its number from 1 ("": any), where the file
-	// says so, and the group whose nodes all have the same ("": none). A lab on one machine ignores them.
+	// Of a lab over several hosts: which of them has the node, by its name or its number from 1 ("": any), and the group
+	// whose nodes all have the same ("": none), with where the file says so. A lab on one machine ignores them.
 	Host       string      `json:",omitempty"`
 	HostAt     Place       `json:",omitzero"`
 	Together   string      `json:",omitempty"`
+	TogetherAt Place       `json:",omitzero"`
 	Interfaces []Interface // one per link that ends here
 	// Routes lead to all subnets that the node reaches through routers, beside
 	// those that its interfaces are in. A switch has none.

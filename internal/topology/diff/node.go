@@ -70,7 +70,7 @@ func compareNode(was, is *topology.Node) []Change {
 	for i := range a.NumField() {
 		field := a.Type().Field(i).Name
 		x, y := a.Field(i).Interface(), b.Field(i).Interface()
-		if field == "HostAt" || same(x, y) { // a place in the file is nothing that a node has
+		if field == "HostAt" || field == "TogetherAt" || same(x, y) { // a place in the file is nothing that a node has
 			continue
 		}
 		switch field {
