@@ -1,0 +1,65 @@
+// Package hosts brings the processes of a lab to many hosts and keeps them together.
+//
+// A lab over many hosts has a head, which is its supervisor, and one worker on each host. A launcher (launch.go) starts the workers, from the guardian's process. A worker dials the head over TCP, says what its host has, and starts
+// the host's part of the lab. From then on it passes requests, notices and files between the head and the part. Both ends of
+// the connection have the lab's certificate and accept no other (credentials.go). Each ends what it has when the other is
+// silent for some seconds (pulse.go).
+//
+// The package decides nothing about nodes and links, and knows no topology.
+//
+// Start reading at Head and Work.
+package hosts
+
+import (
+	"time"
+
+	"github.com/ndklab/ndklab/internal/control"
+)
+
+// A Host is one that has come. Its fields do not change.
+type Host struct {
+	Name    string
+	Index   int     // from 0
+	CPUs    float64 // that its worker may run on
+	Memory  uint64  // bytes that are available there
+	Address string  // of the IP by which it came
+	Trip    time.Duration
+	Conn    *control.Conn // reaches the host's part through its worker
+
+	link *attachment
+}
+
+// prefix begins the names of all that head and worker ask each other. Anything else is for the part, or from it.
+const prefix = "worker-"
+
+// Requests and notices of a worker to its head.
+var (
+	methodHello    = control.NewMethod[hello, welcome](prefix + "hello")
+	methodReady    = control.NewProcedure[control.None](prefix + "ready") // its part is there
+	methodFarewell = control.NewProcedure[string](prefix + "farewell")    // with the reason
+)
+
+// Requests and notices of a head to a worker.
+var (
+	methodTrip = control.NewProcedure[control.None](prefix + "trip") // does nothing, to be timed
+	methodEnd  = control.NewProcedure[control.None](prefix + "end")
+)
+
+// noticeBeat says that its sender lives.
+var noticeBeat = control.NewNotice[control.None](prefix + "beat")
+
+// A hello is what a worker says of itself and its host.
+type hello struct {
+	Name   string
+	Index  int
+	Count  int    // of hosts, by what the worker knows
+	Build  string // of its program
+	CPUs   float64
+	Memory uint64
+}
+
+// A welcome is the head's answer.
+type welcome struct{ Lab string }
+
+// comeTime bounds the time in which all hosts come once they are started.
+const comeTime = time.Minute
