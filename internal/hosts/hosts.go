@@ -5,7 +5,8 @@
 // the connection have the lab's certificate and accept no other (credentials.go). Each ends what it has when the other is
 // silent for some seconds (pulse.go).
 //
-// The package decides nothing about nodes and links, and knows no topology.
+// The package decides nothing about nodes and links, and knows no topology. It also makes the sockets of trunks, which join
+// the link engines of two hosts (join.go).
 //
 // Start reading at Head and Work.
 package hosts
@@ -29,6 +30,9 @@ type Host struct {
 	link *attachment
 }
 
+// PartTrunk gives a part the sockets of a trunk to another host, by its name: a stream and one of datagrams.
+var PartTrunk = control.NewProcedure[string]("part-trunk").WithFiles(2, 2)
+
 // prefix begins the names of all that head and worker ask each other. Anything else is for the part, or from it.
 const prefix = "worker-"
 
@@ -41,8 +45,11 @@ var (
 
 // Requests and notices of a head to a worker.
 var (
-	methodTrip = control.NewProcedure[control.None](prefix + "trip") // does nothing, to be timed
-	methodEnd  = control.NewProcedure[control.None](prefix + "end")
+	methodTrip   = control.NewProcedure[control.None](prefix + "trip") // does nothing, to be timed
+	methodEnd    = control.NewProcedure[control.None](prefix + "end")
+	methodListen = control.NewMethod[string, int](prefix + "listen") // for a trunk to the named host; returns the port
+	methodAccept = control.NewProcedure[string](prefix + "accept")
+	methodDial   = control.NewProcedure[trunkParams](prefix + "dial")
 )
 
 // noticeBeat says that its sender lives.

@@ -86,6 +86,8 @@ func bePart() error {
 		os.Exit(code)
 		return nil
 	})
+	PartTrunk.Handle(mux, takeTrunk)
+	methodSpeak.Handle(mux, speakOverTrunk)
 	unix.CloseOnExec(3)
 	conn, err := control.FromFile(os.NewFile(3, "control"), mux.Serve)
 	if err != nil {
@@ -137,6 +139,13 @@ func beHead() error {
 			return err
 		}
 		fmt.Println(w.Worker, w.Part)
+	}
+	for i, a := range found {
+		for _, b := range found[:i] {
+			if err := h.Join(context.Background(), a, b); err != nil {
+				return err
+			}
+		}
 	}
 	fmt.Println("ready")
 	select {

@@ -81,6 +81,7 @@ type worker struct {
 	started     chan struct{} // closed when part is set
 	told        chan struct{} // closed when the head says that the lab ends
 	tellOnce    sync.Once
+	listeners   listeners
 }
 
 // Work is a worker process: it returns when the lab is over, nil if the head said so. start starts the host's part of a lab,
@@ -245,5 +246,8 @@ func (w *worker) requests() *control.Mux {
 		w.tellOnce.Do(func() { close(w.told) })
 		return nil
 	})
+	methodListen.Handle(mux, func(_ context.Context, _ *control.Request, peer string) (int, error) { return w.listeners.open(peer) })
+	methodAccept.Handle(mux, func(ctx context.Context, _ *control.Request, peer string) error { return w.acceptTrunk(ctx, peer) })
+	methodDial.Handle(mux, func(ctx context.Context, _ *control.Request, p trunkParams) error { return w.dialTrunk(ctx, p) })
 	return mux
 }
