@@ -331,8 +331,13 @@ func (l *Launch) End() {
 
 // plan says how the workers are started.
 func (s Spec) plan(lab string) (plan, error) {
-	if s.Kind != Local {
-		return plan{}, control.Errorf(control.Usage, "--hosts %s is not there yet, expected local:N", s)
+	switch s.Kind {
+	case Slurm:
+		return s.stepPlan(os.Getenv)
+	case Allocate:
+		return s.allocationPlan(lab)
+	case SSH:
+		return s.sshPlan(), nil
 	}
 	return s.localPlan(lab), nil
 }

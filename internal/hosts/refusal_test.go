@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -221,6 +222,77 @@ func TestWorkerAlone(t *testing.T) {
 		if err == nil || !strings.Contains(string(out), want) {
 			t.Errorf("%q: %v, %s, want %s", text, err, out, want)
 		}
+	}
+}
+
+// program puts one that a shell runs where programs are looked for, and returns its folder.
+func program(t *testing.T, name, text string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	return dir
+}
+
+// TestSSH: workers get what they are told on standard input, and what ssh says of a host that is not reached is told.
+func TestSSH(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The host is the sixth argument. What follows it runs here, as a shell there would.
+	dir := program(t, "ssh", `
+case "$6" in
+away) echo "ssh: connect to host away port 22: No route to host" >&2; exit 255;;
+bare) echo "sh: 1: ndklab: not found" >&2; exit 127;;
+esac
+shift 6
+exec "$@"
+`)
+	if err := os.Symlink(self, filepath.Join(dir, "ndklab")); err != nil {
+		t.Fatal(err)
+	}
+	for names, want := range map[string]string{
+		"here,user@there": "",
+		"here,away":       "host away: exit status 255: ssh: connect to host away port 22: No route to host: `ssh -o BatchMode=yes HOST ndklab worker` has to work without a password",
+		"bare,here":       "host bare: exit status 127: sh: 1: ndklab: not found: install this build of ndklab there, in the PATH of commands by ssh",
+	} {
+		spec, err := Parse(names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, _ := launched(t, spec)
+		h := headOf(t, l)
+		found, err := h.Await(testContext(t))
+		if want != "" {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %s", names, err, want)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", names, err)
+			continue
+		}
+		for i, host := range found {
+			w, err := methodWho.Call(t.Context(), host.Conn, nil)
+			if err != nil || w.Host != spec.Names[i] || host.Name != w.Host {
+				t.Errorf("%+v, %v", w, err)
+			}
+		}
+	}
+}
+
+// TestNoLauncher: a launcher that is not installed is told.
+func TestNoLauncher(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	l, _ := launched(t, Spec{Kind: SSH, Names: []string{"a"}})
+	h := headOf(t, l)
+	_, err := h.Await(testContext(t))
+	if want := `host a: exec: "ssh": executable file not found in $PATH: run ndklab where this program is installed`; err == nil || !strings.Contains(err.Error(), want) || control.CodeOf(err) != control.Unable {
+		t.Errorf("%v, want %s", err, want)
 	}
 }
 
