@@ -21,12 +21,12 @@ func (c condition) of(m Metric) Bound { return Bound{m, c.relation, c.value, c.t
 // relations matches the beginning of a condition, for the schema.
 const relations = `(?:==|<=|>=|<|>) *`
 
-var relation = lazily(`^(==|<=|>=|<|>) *([^ =<>].*)$`)
+var relation = &pattern{text: `^(==|<=|>=|<|>) *([^ =<>].*)$`}
 
 // bound is a parser for a relation and a value that parse reads.
 func bound[T uint64 | float64 | time.Duration](parse func(string) (T, error), example string) func(string) (condition, error) {
 	return func(text string) (condition, error) {
-		match := relation().FindStringSubmatch(text)
+		match := relation.compiled().FindStringSubmatch(text)
 		if match == nil {
 			return condition{}, fmt.Errorf("found %s, expected ==, <=, >=, < or > and a value, such as %q", quote(text), example)
 		}

@@ -112,26 +112,26 @@ func printable(r *reader, data []byte) bool {
 }
 
 var (
-	yamlMessage = lazily(`^yaml: (?:line (\d+): )?(.*)$`)
+	yamlMessage = &pattern{text: `^yaml: (?:line (\d+): )?(.*)$`}
 	// parserMessage matches what yaml.v3's parser, not its scanner, reports: it
 	// counts those lines from 0.
-	parserMessage = lazily(`^did not find expected (<|node content|'-'|key|',')|^found (duplicate %|incompatible|undefined tag)`)
+	parserMessage = &pattern{text: `^did not find expected (<|node content|'-'|key|',')|^found (duplicate %|incompatible|undefined tag)`}
 	// anchorMessage matches the one message that lacks a place altogether.
-	anchorMessage = lazily(`^unknown anchor '(.*)' referenced$`)
+	anchorMessage = &pattern{text: `^unknown anchor '(.*)' referenced$`}
 	// operatorMessage matches what yaml.v3 says of an unquoted ">= 200mbit":
 	// to YAML, a leading > opens a folded text.
-	operatorMessage = lazily(`^did not find expected comment or line break|^found character that cannot start`)
+	operatorMessage = &pattern{text: `^did not find expected comment or line break|^found character that cannot start`}
 )
 
 // syntaxError reports an error of yaml.v3, which knows a line at best: often
 // the one where the surrounding map or list begins.
 func syntaxError(r *reader, data []byte, err error) {
-	match := yamlMessage().FindStringSubmatch(strings.ReplaceAll(err.Error(), "\n", " "))
+	match := yamlMessage.compiled().FindStringSubmatch(strings.ReplaceAll(err.Error(), "\n", " "))
 	if match == nil {
 		r.errorAt(1, 1, "not YAML: %v", err)
 		return
 	}
-	if name := anchorMessage().FindStringSubmatch(match[2]); name != nil {
+	if name := anchorMessage.compiled().FindStringSubmatch(match[2]); name != nil {
 		before, _, _ := strings.Cut(string(data), "*"+name[1])
 		start := strings.LastIndexByte(before, '\n') + 1
 		r.errorAt(1+strings.Count(before, "\n"), 1+utf8.RuneCountInString(before[start:]),
@@ -139,7 +139,7 @@ func syntaxError(r *reader, data []byte, err error) {
 		return
 	}
 	number, _ := strconv.Atoi(match[1]) // 0 if there is none
-	if parserMessage().MatchString(match[2]) {
+	if parserMessage.compiled().MatchString(match[2]) {
 		number++
 	}
 	number = max(number, 1)
@@ -154,11 +154,11 @@ func syntaxError(r *reader, data []byte, err error) {
 	}
 	hint := ""
 	switch {
-	case operatorMessage().MatchString(match[2]) && strings.Contains(line, ">"):
+	case operatorMessage.compiled().MatchString(match[2]) && strings.Contains(line, ">"):
 		hint = `; a value that begins with > needs quotes: ">= 200mbit"`
-	case parserMessage().MatchString(match[2]) && strings.Contains(line, "${"):
+	case parserMessage.compiled().MatchString(match[2]) && strings.Contains(line, "${"):
 		hint = `; a variable inside of { } or [ ] needs quotes: {cpu: "${CPU:=1}"}`
-	case parserMessage().MatchString(match[2]):
+	case parserMessage.compiled().MatchString(match[2]):
 		hint = "; check indentation, brackets and commas from here on"
 	}
 	r.errorAt(number, len(blank)+1, "not YAML: %s%s", match[2], hint)

@@ -51,7 +51,7 @@ func (f form[T]) orWord(word string, is T, what string) form[T] {
 			switch {
 			case text == word:
 				return is, nil
-			case !number().MatchString(text):
+			case !number.compiled().MatchString(text):
 				return is, fmt.Errorf("found %s, expected %s or %s", quote(text), word, what)
 			}
 			return f.parse(text)

@@ -130,7 +130,7 @@ func mapSchema(names, what schema) schema {
 // nameSchema is a plain name, which YAML may take for a number or a truth value.
 func nameSchema(most int) schema {
 	return anyOf(
-		schema{"type": "string", "pattern": plain().String(), "maxLength": most},
+		schema{"type": "string", "pattern": plain.compiled().String(), "maxLength": most},
 		schema{"type": "integer", "minimum": 0},
 		schema{"type": "boolean"},
 		schema{"type": "string", "pattern": variable},
@@ -138,7 +138,7 @@ func nameSchema(most int) schema {
 }
 
 // keyNames is nameSchema for the keys of a map.
-func keyNames() schema { return schema{"pattern": plain().String(), "maxLength": maxNodeName} }
+func keyNames() schema { return schema{"pattern": plain.compiled().String(), "maxLength": maxNodeName} }
 
 // rangePattern is a name with ranges, nodesPattern one with ranges or a pattern.
 var (
@@ -247,6 +247,6 @@ func (s schema) except(pattern string) schema {
 }
 
 func nodesSchema() schema {
-	one := schema{"pattern": plain().String(), "maxLength": maxNodeName, "not": schema{"const": external}}
+	one := schema{"pattern": plain.compiled().String(), "maxLength": maxNodeName, "not": schema{"const": external}}
 	return mapSchema(anyOf(one, schema{"pattern": nodesPattern}), reference("node"))
 }

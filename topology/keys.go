@@ -105,7 +105,7 @@ func (k key[M]) text() string {
 
 // plain is the documentation of a key, without Markdown.
 func (k key[M]) plain() string {
-	text := strings.ReplaceAll(markdownLink().ReplaceAllString(k.text(), "$1"), "`", "") + "."
+	text := strings.ReplaceAll(markdownLink.compiled().ReplaceAllString(k.text(), "$1"), "`", "") + "."
 	if k.absent != "" {
 		text += " Absent: " + strings.ReplaceAll(k.absent, "`", "") + "."
 	}
@@ -116,7 +116,7 @@ func (k key[M]) plain() string {
 func (k key[M]) described() schema { return k.schema().describedAs(k.plain()) }
 
 // markdownLink matches a link.
-var markdownLink = lazily(`\[([^]]+)\]\([^)]+\)`)
+var markdownLink = &pattern{text: `\[([^]]+)\]\([^)]+\)`}
 
 // A keyTable is the keys of a map.
 type keyTable[M any] struct {

@@ -18,12 +18,12 @@ const (
 )
 
 // labelName is the form of a label's name.
-var labelName = lazily(`^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$`)
+var labelName = &pattern{text: `^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$`}
 
 // labelsForm is a map of labels. The schema of a value admits what labelValue takes.
 var labelsForm = form[map[string]string]{read: labels, schema: func() schema {
 	value := schema{"type": "string", "pattern": `^[^\x00-\x1f\x7f-\x9f]*$`, "maxLength": maxLabelValue}
-	return mapSchema(schema{"pattern": labelName().String(), "maxLength": maxLabelName}, anyOf(schema{"type": []string{"number", "boolean"}}, value))
+	return mapSchema(schema{"pattern": labelName.compiled().String(), "maxLength": maxLabelName}, anyOf(schema{"type": []string{"number", "boolean"}}, value))
 }}
 
 func labels(r *reader, n *yaml.Node) map[string]string {
@@ -42,7 +42,7 @@ func labels(r *reader, n *yaml.Node) map[string]string {
 }
 
 func checkLabelName(name string) error {
-	if len(name) > maxLabelName || !labelName().MatchString(name) {
+	if len(name) > maxLabelName || !labelName.compiled().MatchString(name) {
 		return fmt.Errorf("%s is no name of a label, expected up to %d letters, digits and, inside, . _ - and /", quote(name), maxLabelName)
 	}
 	return nil

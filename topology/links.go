@@ -152,7 +152,7 @@ func (l *nameIndex) end(e endpointMap) bool {
 		if !e.iface.ok {
 			return false
 		}
-		if !outsideName().MatchString(e.iface.is) {
+		if !outsideName.compiled().MatchString(e.iface.is) {
 			l.errorf(e.iface.at, "%s is no name of an external interface, expected letters, digits, _, - and ., a letter or digit first", quote(e.iface.is))
 			return false
 		}
@@ -163,7 +163,7 @@ func (l *nameIndex) end(e endpointMap) bool {
 
 // outsideName matches the name of an external interface, which is also part of
 // names of files and of arguments of programs.
-var outsideName = lazily(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
+var outsideName = &pattern{text: `^[A-Za-z0-9][A-Za-z0-9_.-]*$`}
 
 // node reports whether v names a node, and the error if not.
 func (l *nameIndex) node(v val[string]) bool {

@@ -113,7 +113,7 @@ type waitMap struct {
 // precedence by itself.
 func setupKeys() []key[nodeMap] {
 	return []key[nodeMap]{
-		readBy("env", func() schema { return mapSchema(schema{"pattern": variableName().String()}, textSchema()) },
+		readBy("env", func() schema { return mapSchema(schema{"pattern": variableName.compiled().String()}, textSchema()) },
 			func(r *reader, n *yaml.Node) func(*nodeMap) {
 				env, size := environment(r, n)
 				return func(m *nodeMap) {
@@ -179,14 +179,14 @@ func setupNames() []string {
 }
 
 // variableName matches what a shell takes as the name of a variable.
-var variableName = lazily(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var variableName = &pattern{text: `^[A-Za-z_][A-Za-z0-9_]*$`}
 
 // environment reads variables, and returns also how many bytes of a setup they take.
 func environment(r *reader, n *yaml.Node) (env map[string]string, size int) {
 	env = make(map[string]string)
 	for _, e := range r.entries(n) {
 		name := e.key.Value
-		if !variableName().MatchString(name) {
+		if !variableName.compiled().MatchString(name) {
 			r.valueError(e.key, "%s is no name of a variable, expected letters, digits and _, such as LOG_LEVEL", quote(name))
 			continue
 		}
@@ -319,11 +319,11 @@ func below(folder, place string) bool {
 }
 
 // modes matches a file's mode: in octal, as for chmod.
-var modes = lazily(`^(0o?)?[0-7]{3}$`)
+var modes = &pattern{text: `^(0o?)?[0-7]{3}$`}
 
 // fileMode is a parser for the permissions of a file.
 func fileMode(text string) (fs.FileMode, error) {
-	if !modes().MatchString(text) {
+	if !modes.compiled().MatchString(text) {
 		return 0, fmt.Errorf("found %s, expected permissions in octal such as 0644", quote(text))
 	}
 	bits, err := strconv.ParseUint(text[len(text)-3:], 8, 32)

@@ -53,10 +53,10 @@ var (
 
 // number matches what stands before a unit; that it is short keeps exact
 // arithmetic cheap.
-var number = lazily(`^([+-]?(?:[0-9]{1,20}(?:\.[0-9]{0,40})?|\.[0-9]{1,40}))(.*)$`)
+var number = &pattern{text: `^([+-]?(?:[0-9]{1,20}(?:\.[0-9]{0,40})?|\.[0-9]{1,40}))(.*)$`}
 
 // exponent matches what stands behind a number that has one.
-var exponent = lazily(`^[eE][+-]?[0-9]`)
+var exponent = &pattern{text: `^[eE][+-]?[0-9]`}
 
 // A tooLargeError is about a number that is more than any place takes. A caller that knows
 // what its place takes says that (within).
@@ -82,14 +82,14 @@ func excess(text, rest string) error {
 
 // exact is the value of text in base units.
 func (q quantity) exact(text string) (*big.Rat, error) {
-	match := number().FindStringSubmatch(text)
+	match := number.compiled().FindStringSubmatch(text)
 	if match == nil {
 		return nil, fmt.Errorf("found %s, expected %s such as %s", quote(text), q.name, q.example)
 	}
 	if err := excess(text, match[2]); err != nil {
 		return nil, err
 	}
-	if exponent().MatchString(match[2]) {
+	if exponent.compiled().MatchString(match[2]) {
 		return nil, fmt.Errorf("%s has an exponent, expected %s such as %s", quote(text), q.name, q.example)
 	}
 	value, ok := new(big.Rat).SetString(match[1])
@@ -216,7 +216,7 @@ func parseCores(text string) (float64, error) {
 
 // decimalNumber reads a number without a unit, which may have a fraction.
 func decimalNumber(text, expected string) (float64, error) {
-	match := number().FindStringSubmatch(text)
+	match := number.compiled().FindStringSubmatch(text)
 	if match == nil {
 		return 0, fmt.Errorf("found %s, expected %s", quote(text), expected)
 	}

@@ -29,11 +29,17 @@ const (
 	exampleAddress = "10.1.0.1/24"
 )
 
-// lazily compiles a pattern when it is first used: this package is linked into
-// the agent of every node, which has no use for it but would pay for it at its
-// start.
-func lazily(pattern string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
+// A pattern is compiled when it is first used, and its making allocates nothing: this package is linked into the agent of
+// every node, which has no use for it but would pay for it at its start.
+type pattern struct {
+	text string
+	once sync.Once
+	made *regexp.Regexp // set by once
+}
+
+func (p *pattern) compiled() *regexp.Regexp {
+	p.once.Do(func() { p.made = regexp.MustCompile(p.text) })
+	return p.made
 }
 
 // hostPattern is of names (RFC 1123, section 2.1), and of numbers that are not 0.
@@ -42,9 +48,9 @@ const (
 	maxHostName = 253 // bytes
 )
 
-var hostNames = lazily(`^(?:` + hostPattern + `)$`)
+var hostNames = &pattern{text: `^(?:` + hostPattern + `)$`}
 
-var plain = lazily(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+var plain = &pattern{text: `^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`}
 
 // plainName is a parser for a name of at most most characters.
 func plainName(most int) func(string) (string, error) {
@@ -52,7 +58,7 @@ func plainName(most int) func(string) (string, error) {
 		switch {
 		case text == "":
 			return "", errors.New("an empty name, expected a plain one such as node-1")
-		case !plain().MatchString(text):
+		case !plain.compiled().MatchString(text):
 			return "", fmt.Errorf("%s is no plain name, expected a-z, 0-9 and, inside, -", quote(text))
 		case len(text) > most:
 			return "", fmt.Errorf("%s has %d characters, expected at most %d", quote(text), len(text), most)
@@ -108,6 +114,9 @@ func ranged[T cmp.Ordered](parse func(string) (T, error), format func(T) string,
 
 // as is the form with its values as another type of numbers, which has room for them.
 func as[T int | uint32 | uint64](f form[uint64]) form[T] {
+	if same, ok := any(f).(form[T]); ok {
+		return same
+	}
 	return form[T]{schema: f.schema, ranges: f.ranges, parse: func(text string) (T, error) {
 		n, err := f.parse(text)
 		return T(n), err
@@ -141,7 +150,7 @@ var (
 	pids = count[uint64](64, 1<<22)
 	// hostName is a machine's name, as resolvers and schedulers have it, or its number among a lab's hosts.
 	hostName = single(func(text string) (string, error) {
-		if !hostNames().MatchString(text) || len(text) > maxHostName {
+		if !hostNames.compiled().MatchString(text) || len(text) > maxHostName {
 			return "", fmt.Errorf("found %s, expected a host's name or its number from 1", quote(text))
 		}
 		return text, nil
