@@ -45,7 +45,7 @@ func rawStream(t *testing.T, here Handler) (*Conn, net.Conn) {
 
 // TestBreaches sends what no Conn sends: the channel ends, and no file is left.
 func TestBreaches(t *testing.T) {
-	open := request(`{"id":1,"method":"x"}`, entry{number: 1, passage: outward}, entry{number: 2, passage: inward})
+	open := request(`{"id":1,"method":"x"}`, entry{number: 1, passage: outward}, entry{number: 2, passage: inward}, entry{number: 3, passage: both})
 	data := func(number uint32, n int) []byte {
 		return framed(frame{kind: frameData, number: number, value: uint32(n)}, make([]byte, n)...)
 	}
@@ -63,14 +63,14 @@ func TestBreaches(t *testing.T) {
 		"much data at once":       {open, framed(frame{kind: frameData, number: 1, value: maxData + 1})},
 		"more than the window":    {open, bytes.Repeat(data(1, maxData), (window+1<<20)/maxData)}, // of which a pipe takes some
 		"data the wrong way":      {open, data(2, 1)},
-		"data after the end":      {open, framed(frame{kind: frameEnd, number: 1}), data(1, 1)},
-		"two ends":                {open, framed(frame{kind: frameEnd, number: 1}), framed(frame{kind: frameEnd, number: 1})},
+		"data after the end":      {open, framed(frame{kind: frameEnd, number: 3}), data(3, 1)},
+		"two ends":                {open, framed(frame{kind: frameEnd, number: 3}), framed(frame{kind: frameEnd, number: 3})},
 		"an end the wrong way":    {open, framed(frame{kind: frameEnd, number: 2})},
 		"much credit":             {open, framed(frame{kind: frameCredit, number: 2, value: 1})},
 		"credit the wrong way":    {open, framed(frame{kind: frameCredit, number: 1, value: 1})},
 		"a reset the wrong way":   {open, framed(frame{kind: frameReset, number: 1})},
 		"a size of no terminal":   {open, framed(frame{kind: frameSize, number: 1})},
-		"a stream of nobody's":    {open, data(3, 1)},
+		"a stream of nobody's":    {open, data(4, 1)},
 		"a stream of ours":        {open, framed(frame{kind: frameReset, theirs: true, number: 1})},
 		"half a frame":            {{byte(frameData), 0}},
 		"half of data":            {open, data(1, 100)[:50]},

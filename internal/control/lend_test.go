@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/ndklab/ndklab/internal/terminal"
 )
@@ -119,11 +120,17 @@ func restored(t *testing.T, tty *os.File, before terminal.State) {
 func TestLendHangsUp(t *testing.T) {
 	keepsDescriptors(t)
 	for name, end := range map[string]func(c *Conn, keys, tty *os.File){
-		"the terminal": func(_ *Conn, keys, tty *os.File) { keys.Close(); tty.Close() },
-		"the channel":  func(c *Conn, _, _ *os.File) { c.Close() },
+		"the terminal":                 func(_ *Conn, keys, tty *os.File) { keys.Close(); tty.Close() },
+		"one that others have as well": func(_ *Conn, keys, tty *os.File) { keys.Close(); tty.Close() },
+		"the channel":                  func(c *Conn, _, _ *os.File) { c.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			keys, tty := newTerminal(t)
+			if name == "one that others have as well" {
+				if err := unix.SetNonblock(int(tty.Fd()), false); err != nil {
+					t.Fatal(err)
+				}
+			}
 			serving, told := make(chan struct{}), make(chan error, 1)
 			c, _ := streamPair(t, nil, func(_ context.Context, r *Request) (any, error) {
 				close(serving)

@@ -37,8 +37,9 @@ type inflow struct {
 	file              file
 	buf               []byte // what has come, of which the first from bytes are written
 	from              int
-	room              int // bytes that the peer may still send
-	owed              int // bytes of which it was not told yet that there is room for them
+	spare             []byte // what buf was before
+	room              int    // bytes that the peer may still send
+	owed              int    // bytes of which it was not told yet that there is room for them
 	received, written uint64
 	ended             bool // no more comes
 	shutdown          bool // as somebody said there, who may have the file still
@@ -186,8 +187,9 @@ func (in *inflow) append(data []byte) {
 		in.file.kick() // it waits for more
 	}
 	if in.from > 0 && len(in.buf)+len(data) > cap(in.buf) {
-		// Not in place, where it is being written from.
-		in.buf, in.from = append(make([]byte, 0, window), in.buf[in.from:]...), 0
+		// Not in place, where it is being written from. What is spare is so no more: some of
+		// what took its place is written.
+		in.buf, in.spare, in.from = append(in.spare[:0], in.buf[in.from:]...), in.buf, 0
 	}
 	in.buf = append(in.buf, data...)
 	in.received += uint64(len(data))
@@ -308,7 +310,7 @@ func (s *stream) runIn() {
 		in.file.endWriting()
 	}
 	in.file.close()
-	in.over, in.buf = true, nil
+	in.over, in.buf, in.spare = true, nil, nil
 	s.end()
 	mu.Unlock()
 }

@@ -287,15 +287,16 @@ func TestKindsOfFiles(t *testing.T) {
 		ours, theirs := socketpair(t)
 		answer := make(chan error, 1)
 		go func() { answer <- c.call(t.Context(), "echo", nil, nil, theirs) }()
+		sent := make(chan error, 1)
 		go func() {
-			_, _ = ours.WriteString(text)
-			_ = unix.Shutdown(int(ours.Fd()), unix.SHUT_WR)
+			_, err := ours.WriteString(text)
+			sent <- errors.Join(err, unix.Shutdown(int(ours.Fd()), unix.SHUT_WR))
 		}()
 		got := make([]byte, len(text))
 		if _, err := io.ReadFull(ours, got); string(got) != text || err != nil {
 			t.Errorf("%d bytes came back, %v", len(got), err)
 		}
-		if err := <-answer; err != nil {
+		if err := errors.Join(<-sent, <-answer); err != nil {
 			t.Error(err)
 		}
 	})
@@ -510,5 +511,33 @@ func TestLastOutput(t *testing.T) {
 	}
 	if err := <-answer; err != nil {
 		t.Error(err)
+	}
+}
+
+// BenchmarkStream is what a handler writes to a pipe of the caller's.
+func BenchmarkStream(b *testing.B) {
+	const size = 1 << 20
+	c, _ := streamPair(b, nil, func(_ context.Context, r *Request) (any, error) {
+		chunk := make([]byte, maxData)
+		for {
+			if _, err := r.Files[0].Write(chunk); err != nil {
+				return nil, nil // the caller has enough
+			}
+		}
+	})
+	r, w := pipe(b)
+	answer := make(chan error, 1)
+	go func() { answer <- c.call(context.Background(), "write", nil, nil, w) }()
+	b.SetBytes(size)
+	b.ReportAllocs()
+	buf := make([]byte, size)
+	for b.Loop() {
+		if _, err := io.ReadFull(r, buf); err != nil {
+			b.Fatal(err)
+		}
+	}
+	r.Close()
+	if err := <-answer; err != nil {
+		b.Fatal(err)
 	}
 }
