@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"encoding/binary"
 	"math/bits"
 	"net/netip"
 	"slices"
@@ -11,27 +12,42 @@ import (
 // A segment has the number of its first link, so that the link i between two nodes
 // has the subnets 10.(i/256).(i%256).0/24 and fd6e:646b:1:i::/64 unless the file
 // gives addresses. Its ends have the first addresses in each, in the order of the
-// file.
-const subnets = 1 << 16
+// file. Where a lab has more segments than there are such subnets, the others get
+// those of the second reserve, which are no larger than they need.
+var reserves = [2]reserve{
+	newReserve("10.0.0.0/8", "fd6e:646b:1::/48", 24),
+	newReserve("172.16.0.0/12", "fd6e:646b:4::/46", 30),
+}
 
-var pools = [2]pool{
-	{netip.MustParsePrefix("10.0.0.0/8"), 24},
-	{netip.MustParsePrefix("fd6e:646b:1::/48"), 64},
+// A reserve is addresses of both families, cut into as many numbered subnets of each.
+type reserve struct {
+	families [2]pool // IPv4, IPv6
+	subnets  int
 }
 
 // A pool is addresses cut into numbered subnets.
 type pool struct {
 	all  netip.Prefix
-	bits int // of a subnet: 16 more than of the pool
+	bits int // of a subnet
+}
+
+// newReserve returns the reserve of two pools, of which that of IPv4 has subnets of so many bits, and that of IPv6 of 64.
+func newReserve(v4, v6 string, bits int) reserve {
+	r := reserve{families: [2]pool{{netip.MustParsePrefix(v4), bits}, {netip.MustParsePrefix(v6), 64}}}
+	r.subnets = 1 << (bits - r.families[0].all.Bits())
+	return r
 }
 
 // subnet is the subnet with that number.
 func (p pool) subnet(number int) netip.Prefix {
-	a := p.all.Addr().AsSlice()
-	at := p.all.Bits() / 8
-	a[at], a[at+1] = byte(number>>8), byte(number)
-	subnet, _ := netip.AddrFromSlice(a)
-	return netip.PrefixFrom(subnet, p.bits)
+	if p.all.Addr().Is4() {
+		a := p.all.Addr().As4()
+		binary.BigEndian.PutUint32(a[:], binary.BigEndian.Uint32(a[:])+uint32(number)<<(32-p.bits))
+		return netip.PrefixFrom(netip.AddrFrom4(a), p.bits)
+	}
+	a := p.all.Addr().As16()
+	binary.BigEndian.PutUint64(a[:], binary.BigEndian.Uint64(a[:])+uint64(number)<<(64-p.bits))
+	return netip.PrefixFrom(netip.AddrFrom16(a), p.bits)
 }
 
 // overlap is the numbers of the subnets that have addresses in common with a
@@ -41,20 +57,40 @@ func (p pool) overlap(prefix netip.Prefix) (first, end int) {
 		return 0, 0
 	}
 	if prefix.Bits() <= p.all.Bits() {
-		return 0, subnets
+		return 0, 1 << (p.bits - p.all.Bits())
 	}
-	a := prefix.Masked().Addr().AsSlice()
-	at := p.all.Bits() / 8
-	first = int(a[at])<<8 | int(a[at+1])
+	if a, base := prefix.Masked().Addr(), p.all.Addr(); a.Is4() {
+		is, of := a.As4(), base.As4()
+		first = int((binary.BigEndian.Uint32(is[:]) - binary.BigEndian.Uint32(of[:])) >> (32 - p.bits))
+	} else {
+		is, of := a.As16(), base.As16()
+		first = int((binary.BigEndian.Uint64(is[:]) - binary.BigEndian.Uint64(of[:])) >> (64 - p.bits))
+	}
 	return first, first + 1<<max(0, p.bits-prefix.Bits())
+}
+
+// larger is by how many bits a subnet of the reserve has to be larger in IPv4, so that a segment has addresses for
+// its ends: all but two are usable.
+func (r reserve) larger(ends int) int {
+	return max(0, bits.Len(uint(ends+1))-(32-r.families[0].bits))
+}
+
+// A ledger has, by reserve and number, the subnets that are taken.
+type ledger [len(reserves)][]bool
+
+func newLedger() (l ledger) {
+	for i, r := range reserves {
+		l[i] = make([]bool, r.subnets)
+	}
+	return l
 }
 
 // An addressing gives the ends of links their addresses.
 type addressing struct {
 	network
-	all   [][2][]netip.Prefix         // of each link's ends, so far
-	owner map[netip.Addr]*yaml.Node   // of all addresses that are taken
-	taken []bool                      // numbers of subnets
+	all   [][2][]netip.Prefix       // of each link's ends, so far
+	owner map[netip.Addr]*yaml.Node // of all addresses that are taken
+	taken ledger
 	next  map[netip.Prefix]netip.Addr // where to go on looking in a subnet
 }
 
@@ -64,11 +100,12 @@ type addressing struct {
 // one of these, the segment gets instead the first pair that is free beyond all
 // links' numbers, so that no other link's addresses change; one with more ends
 // than a /24 has addresses gets as many free numbers in a row there as make a
-// subnet that is large enough. Addresses that the running lab has chosen come
-// before those that would be chosen now.
+// subnet that is large enough. Where there are none, it gets them in the second
+// reserve. Addresses that the running lab has chosen come before those that would
+// be chosen now.
 func (n network) addresses() [][2][]netip.Prefix {
-	r := addressing{n, make([][2][]netip.Prefix, len(n.links)), make(map[netip.Addr]*yaml.Node), make([]bool, subnets), make(map[netip.Prefix]netip.Addr)}
-	of, links, all, owner, taken := n.lab.Links, n.links, r.all, r.owner, r.taken
+	r := addressing{n, make([][2][]netip.Prefix, len(n.links)), make(map[netip.Addr]*yaml.Node), newLedger(), make(map[netip.Prefix]netip.Addr)}
+	of, links, all, owner, taken := n.lab.Links, n.links, r.all, r.owner, &r.taken
 	given := make(map[netip.Prefix]bool) // subnets
 	for i, l := range links {
 		for end, e := range l.is.endpoints[:min(2, len(l.is.endpoints))] {
@@ -84,7 +121,7 @@ func (n network) addresses() [][2][]netip.Prefix {
 				all[i][end] = append(all[i][end], v.is)
 				if subnet := v.is.Masked(); !given[subnet] {
 					given[subnet] = true
-					take([]netip.Prefix{subnet}, taken)
+					taken.take([]netip.Prefix{subnet})
 				}
 			}
 		}
@@ -93,9 +130,9 @@ func (n network) addresses() [][2][]netip.Prefix {
 	if before != nil {
 		r.keep(before)
 	}
-	spare := len(links)
+	next := [len(reserves)]int{len(links)} // from where numbers are free that are no link's
 	for _, l := range of {
-		spare = max(spare, l.Number+1)
+		next[0] = max(next[0], l.Number+1)
 	}
 	for _, s := range n.segments {
 		if slices.ContainsFunc(s.links, func(i int) bool { return len(links[i].is.endpoints) != 2 }) {
@@ -109,17 +146,23 @@ func (n network) addresses() [][2][]netip.Prefix {
 			r.beside(s, s.ends[i])
 			continue
 		}
-		extra := max(0, bits.Len(uint(len(s.ends)+1))-8) // bits of a host in IPv4 beyond 8: all but two addresses are usable
-		number, size := of[s.links[0]].Number, 1<<extra
-		if number >= subnets || taken[number] || size > 1 {
-			number = free(taken, spare, size)
-			spare = number + size
+		at, number := 0, of[s.links[0]].Number // of which reserve, and the subnet there
+		var extra int
+		for ; at < len(reserves); at++ {
+			extra = reserves[at].larger(len(s.ends))
+			if at == 0 && extra == 0 && number < reserves[at].subnets && !taken[at][number] {
+				break
+			}
+			if number = taken.free(at, next[at], 1<<extra); number+1<<extra <= reserves[at].subnets {
+				next[at] = number + 1<<extra
+				break
+			}
 		}
-		if number+size > subnets {
+		if at == len(reserves) {
 			r.errorf(links[s.links[0]].at, "no subnet is left for the link, expected addresses for it in the file")
 			continue
 		}
-		for f, p := range pools {
+		for f, p := range reserves[at].families {
 			subnet := p.subnet(number)
 			if f == 0 {
 				subnet = netip.PrefixFrom(subnet.Addr(), p.bits-extra)
@@ -134,11 +177,12 @@ func (n network) addresses() [][2][]netip.Prefix {
 	return all
 }
 
-// free is the first of so many numbers in a row, of which it is a multiple, that
-// are not taken; from subnets on, none are.
-func free(taken []bool, from, size int) int {
+// free is the first of so many numbers in a row of a reserve, of which it is a
+// multiple, that are not taken; from the number of its subnets on, none are.
+func (l *ledger) free(reserve, from, size int) int {
+	taken := l[reserve]
 	number := (from + size - 1) / size * size
-	for number+size <= subnets && slices.Contains(taken[number:number+size], true) {
+	for number+size <= len(taken) && slices.Contains(taken[number:number+size], true) {
 		number += size
 	}
 	return number

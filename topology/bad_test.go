@@ -147,11 +147,10 @@ var badBytes = []struct {
 		"f.yaml:1:937: nodes wait for each other: n0 -> n1 -> n2 -> n3 -> n4 -> n5 -> n6 -> n7 -> n8 -> n9 -> n10 -> n11 -> n12 -> n13 -> n14 -> n15 -> ... (20 in all) -> n0, expected one of them not to"},
 	{"large variables", []byte("topology: {nodes: {a: }}\nname: x\nseed: '" + strings.Repeat("${LARGE}", 65) + "'"),
 		"f.yaml:3:7: the values of variables make the file larger than 4194304 bytes (4 MiB), expected no more"},
-	// As many as a lab has subnets at most.
-	{"many targets", []byte("topology: {nodes: {a: , b: }, links: [{endpoints: ['a:x[1-300]', 'b:x[1-300]']}]}\ntimeline:\n" + strings.Repeat("- {at: 1s, link: 'a:*', up: true}\n", 219)),
-		`f.yaml:221:3: with all that this stands for the list has more than 65536 entries, expected up to that`},
+	{"many targets", []byte("topology: {nodes: {a: , b: }, links: [{endpoints: ['a:x[1-300]', 'b:x[1-300]']}]}\ntimeline:\n" + strings.Repeat("- {at: 1s, link: 'a:*', up: true}\n", 438)),
+		`f.yaml:439:3: with all that this stands for the list has more than 131072 entries, expected up to that`},
 	{"long list", []byte("topology: {nodes: {a: }}\nworkloads: [&w {}" + strings.Repeat(",*w", maxItems) + "]\n"),
-		"f.yaml:2:12: the list has 65537 items, expected up to 65536"},
+		"f.yaml:2:12: the list has 131073 items, expected up to 131072"},
 }
 
 // numbered is the format with each number below n.

@@ -32,3 +32,29 @@ func BenchmarkParse(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkParseLarge is of 100,000 nodes: switches with 99 hosts each, which are a ring.
+func BenchmarkParseLarge(b *testing.B) {
+	data := large(1000, 99)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Parse("large.yaml", data); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// large returns the file of a ring of switches with as many hosts each.
+func large(switches, hosts int) []byte {
+	var file strings.Builder
+	fmt.Fprintf(&file, "topology:\n  nodes:\n    s[1-%d]: {kind: switch, stp: true}\n", switches)
+	for i := 1; i <= switches; i++ {
+		fmt.Fprintf(&file, "    h%d-[1-%d]: {}\n", i, hosts)
+	}
+	file.WriteString("  links:\n")
+	for i := 1; i <= switches; i++ {
+		fmt.Fprintf(&file, "    - {endpoints: ['h%d-[1-%d]:eth0', 's%d:*'], delay: 10us}\n", i, hosts, i)
+		fmt.Fprintf(&file, "    - {endpoints: ['s%d:r0', 's%d:r1'], delay: 1ms}\n", i, i%switches+1)
+	}
+	return []byte(file.String())
+}

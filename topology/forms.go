@@ -3,6 +3,7 @@ package topology
 import (
 	"fmt"
 
+	"github.com/ndklab/ndklab/internal/topology/naming"
 	"gopkg.in/yaml.v3"
 )
 
@@ -59,9 +60,9 @@ func (f form[T]) orWord(word string, is T, what string) form[T] {
 	}
 }
 
-// maxItems bounds the items of a list: aliases take 3 bytes of a file each, and what
-// they stand for a thousand of memory.
-const maxItems = subnets
+// maxItems bounds the items of a list, and so the nodes and the links of a lab: aliases
+// take 3 bytes of a file each, and what they stand for a thousand of memory.
+const maxItems = naming.Most
 
 // placed is the form, of whose values the places are kept.
 func placed[T any](f form[T]) form[val[T]] {

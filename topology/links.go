@@ -22,10 +22,10 @@ type nameIndex struct {
 
 // indexNodes returns the index of the nodes of a lab, as yet without links.
 func indexNodes(r *reader, t *Topology) *nameIndex {
-	l := &nameIndex{reader: r, lab: t, nodes: make(map[string]int), linkOf: make(map[Endpoint]int)}
-	for i, n := range t.Nodes {
-		l.nodes[n.Name] = i
-		l.nodeNames = append(l.nodeNames, n.Name)
+	l := &nameIndex{reader: r, lab: t, nodes: make(map[string]int, len(t.Nodes)), nodeNames: make([]string, len(t.Nodes)), linkOf: make(map[Endpoint]int)}
+	for i := range t.Nodes {
+		l.nodeNames[i] = t.Nodes[i].Name
+		l.nodes[l.nodeNames[i]] = i
 	}
 	return l
 }
@@ -33,11 +33,13 @@ func indexNodes(r *reader, t *Topology) *nameIndex {
 // links checks endpoints and applies defaults, ports and directions.
 func (r *reader) links(m topologyMap, t *Topology, ports map[string][]portMap) *nameIndex {
 	l := indexNodes(r, t)
+	l.links, l.endpoints = make([]Link, 0, len(m.links)), make([]string, 0, 2*len(m.links))
+	l.linkOf = make(map[Endpoint]int, 2*len(m.links))
 	r.buffered = make(map[string]bool)
-	for _, n := range t.Nodes {
-		r.buffered[n.Name] = n.Buffer != nil
+	for i := range t.Nodes {
+		r.buffered[t.Nodes[i].Name] = t.Nodes[i].Buffer != nil
 	}
-	used := make(map[Endpoint]*yaml.Node)
+	used := make(map[Endpoint]*yaml.Node, 2*len(m.links))
 	for i, link := range m.links {
 		var of [2][]portMap // of the two ends
 		for end, e := range link.is.endpoints[:min(2, len(link.is.endpoints))] {

@@ -53,9 +53,8 @@ func (r *reader) nodes(m topologyMap) ([]Node, map[string][]portMap) {
 	for _, g := range m.groups {
 		nr.kindExists(g.is)
 	}
-	var nodes []Node
-	var waits []val[[]waitMap]
-	ports := make(map[string][]portMap)
+	nodes, waits := make([]Node, 0, len(m.nodes)), make([]val[[]waitMap], 0, len(m.nodes))
+	ports := make(map[string][]portMap, len(m.nodes))
 	for _, n := range m.nodes {
 		if n.name.is == external {
 			r.errorf(n.name.at, "external is no name for a node, expected another: an endpoint external:tap0 is outside the lab")

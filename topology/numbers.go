@@ -32,7 +32,7 @@ func numberLinks(links []Link, before *Topology) {
 		}
 		number := i
 		for taken[number] {
-			number = next % subnets
+			number = next % maxItems
 			next++
 		}
 		links[i].Number, taken[number] = number, true
@@ -71,7 +71,7 @@ func chosenBefore(running *Topology, links []Link) map[linkEnd][]netip.Prefix {
 // else of the first that has been chosen some. keep adds to all what it keeps, and to the
 // sets what others must not get.
 func (r *addressing) keep(before map[linkEnd][]netip.Prefix) {
-	links, all, owner, taken := r.links, r.all, r.owner, r.taken
+	links, all, owner, taken := r.links, r.all, r.owner, &r.taken
 	for _, s := range r.segments {
 		var inside []netip.Prefix
 		for _, e := range s.ends {
@@ -81,9 +81,9 @@ func (r *addressing) keep(before map[linkEnd][]netip.Prefix) {
 			}
 		}
 		for _, e := range s.ends {
-			if inside == nil && suits(before[e], len(s.ends), taken) {
+			if inside == nil && taken.suits(before[e], len(s.ends)) {
 				inside = subnetsOf(before[e])
-				take(inside, taken)
+				taken.take(inside)
 			}
 			if chosen := before[e]; chosen == nil || links[e.link].is.gives(e.end) || !slices.Equal(subnetsOf(chosen), inside) ||
 				slices.ContainsFunc(chosen, func(a netip.Prefix) bool { return owner[a.Addr()] != nil }) {
@@ -99,15 +99,17 @@ func (r *addressing) keep(before map[linkEnd][]netip.Prefix) {
 
 // suits reports whether addresses are of subnets that nobody else has and that are
 // large enough for so many ends.
-func suits(chosen []netip.Prefix, ends int, taken []bool) bool {
+func (l *ledger) suits(chosen []netip.Prefix, ends int) bool {
 	for _, a := range chosen {
 		// All but two addresses of an IPv4 subnet are usable.
 		if free := a.Addr().BitLen() - a.Bits(); free < 32 && 1<<free-2 < ends {
 			return false
 		}
-		for _, p := range pools {
-			if first, end := p.overlap(a.Masked()); slices.Contains(taken[first:end], true) {
-				return false
+		for i, of := range reserves {
+			for _, p := range of.families {
+				if first, end := p.overlap(a.Masked()); slices.Contains(l[i][first:end], true) {
+					return false
+				}
 			}
 		}
 	}
@@ -115,12 +117,14 @@ func suits(chosen []netip.Prefix, ends int, taken []bool) bool {
 }
 
 // take takes subnets for a segment.
-func take(inside []netip.Prefix, taken []bool) {
+func (l *ledger) take(inside []netip.Prefix) {
 	for _, subnet := range inside {
-		for _, p := range pools {
-			first, end := p.overlap(subnet)
-			for n := first; n < end; n++ {
-				taken[n] = true
+		for i, of := range reserves {
+			for _, p := range of.families {
+				first, end := p.overlap(subnet)
+				for n := first; n < end; n++ {
+					l[i][n] = true
+				}
 			}
 		}
 	}

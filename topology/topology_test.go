@@ -21,13 +21,13 @@ func TestNameFromFile(t *testing.T) {
 	}
 }
 
-// TestLargestLab has a link in every subnet that there is, and one more.
-func TestLargestLab(t *testing.T) {
+// TestSubnets has a link in every subnet of the first reserve, and more, which get smaller ones of the second.
+func TestSubnets(t *testing.T) {
 	var b strings.Builder
-	// The first link's addresses take all subnets but the last 256.
-	b.WriteString("topology:\n  nodes: {a: , b: }\n  links:\n  - endpoints:\n")
+	// The first link's addresses take all subnets but the last 256 of the first reserve, and some of the second.
+	b.WriteString("topology:\n  nodes: {a: , b: , 'c[1-5]': , s: {kind: switch}}\n  links:\n  - endpoints:\n")
 	for n := 1; n <= 2; n++ {
-		fmt.Fprintf(&b, "    - {node: %c, interface: given, addresses: [fd00::%d/64", "?ab"[n], n)
+		fmt.Fprintf(&b, "    - {node: %c, interface: given, addresses: [172.16.0.%d/29, \"fd6e:646b:4:3::%d/64\"", "?ab"[n], n, n)
 		for bits := 9; bits <= 16; bits++ {
 			fmt.Fprintf(&b, ", 10.%d.0.%d/%d", 256-1<<(17-bits), n, bits)
 		}
@@ -36,18 +36,59 @@ func TestLargestLab(t *testing.T) {
 	for i := range 256 {
 		fmt.Fprintf(&b, "  - {endpoints: [a:e%d, b:e%d]}\n", i, i)
 	}
+	b.WriteString("  - {endpoints: [a:more, b:more]}\n  - {endpoints: ['c[1-5]:eth0', 's:*']}\n  - {endpoints: [a:last, b:last]}\n")
 	got, err := Parse("large.yaml", []byte(b.String()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	last := got.Nodes[1].Interfaces[256]
-	want := at("e255", 256, 1, "10.255.255.2/24 fd6e:646b:1:ffff::2/64")
-	if diff := cmp.Diff(want, last, compare); diff != "" {
-		t.Errorf("last interface (-want +got):\n%s", diff)
+	for _, want := range []struct {
+		node int
+		face Interface
+	}{
+		{1, at("e255", 256, 1, "10.255.255.2/24 fd6e:646b:1:ffff::2/64")},
+		{1, at("more", 257, 1, "172.16.0.10/30 fd6e:646b:4:2::2/64")},
+		{6, at("eth0", 262, 0, "172.16.0.21/29 fd6e:646b:4:4::5/64")},
+		{1, at("last", 263, 1, "172.16.0.26/30 fd6e:646b:4:6::2/64")},
+	} {
+		faces := got.Nodes[want.node].Interfaces
+		i := slices.IndexFunc(faces, func(f Interface) bool { return f.Name == want.face.Name })
+		if diff := cmp.Diff(want.face, faces[i], compare); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", want.face.Name, diff)
+		}
 	}
-	b.WriteString("  - {endpoints: [a:more, b:more]}\n")
-	if _, err := Parse("large.yaml", []byte(b.String())); err == nil || !strings.Contains(err.Error(), "no subnet is left") {
-		t.Errorf("one link more: %v", err)
+	again, err := ParseWith(Options{Running: got}, "large.yaml", []byte(strings.Replace(b.String(), "  - {endpoints: [a:more, b:more]}\n", "", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	faces := again.Nodes[1].Interfaces
+	if last := faces[len(faces)-1]; !slices.Equal(last.Addresses, at("last", 0, 1, "172.16.0.26/30 fd6e:646b:4:6::2/64").Addresses) {
+		t.Errorf("an address that the running lab has chosen becomes %v", last.Addresses)
+	}
+}
+
+// Subnets of both reserves have the numbers that they overlap.
+func TestReserves(t *testing.T) {
+	for _, r := range reserves {
+		for f, p := range r.families {
+			for _, number := range []int{0, 1, 255, 256, r.subnets - 1} {
+				first, end := p.overlap(p.subnet(number))
+				if first != number || end != number+1 || !p.all.Overlaps(p.subnet(number)) {
+					t.Errorf("family %d: subnet %d is %s, which overlaps %d to %d", f, number, p.subnet(number), first, end)
+				}
+			}
+		}
+	}
+	for prefix, want := range map[string][2]int{
+		"172.16.0.0/29": {0, 2}, "172.16.0.6/32": {1, 2}, "172.16.0.0/11": {0, 1 << 18}, "fd6e:646b:4::/63": {0, 2}, "fd6e:646b:7:ffff::1/128": {1<<18 - 1, 1 << 18}, "192.0.2.0/24": {0, 0},
+	} {
+		p := netip.MustParsePrefix(prefix)
+		pool := reserves[1].families[0]
+		if p.Addr().Is6() {
+			pool = reserves[1].families[1]
+		}
+		if first, end := pool.overlap(p); [2]int{first, end} != want {
+			t.Errorf("%s overlaps %d to %d, want %v", prefix, first, end, want)
+		}
 	}
 }
 

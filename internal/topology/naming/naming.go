@@ -28,7 +28,7 @@ import (
 )
 
 // Most is for how many names a word stands at most.
-const Most = 1 << 16
+const Most = 1 << 17
 
 // Bounds on a word, so that finding each of its names takes little time.
 const (

@@ -29,7 +29,7 @@ import (
 
 // MaxLinks is the number of links that a network can hold: a link's number is in the
 // middle of its MAC addresses.
-const MaxLinks = 1 << 16
+const MaxLinks = 1 << 17
 
 // queueLength is the length of every interface's transmit queue in packets (or
 // super-packets). veths hand packets on at once, so the queue only fills while
@@ -113,7 +113,7 @@ type End struct {
 // MAC is the address of a link's interface in a node, where end is 0 or 1.
 // Addresses repeat only in other labs, which never meet.
 func MAC(link, end int) net.HardwareAddr {
-	return net.HardwareAddr{0x02, 'n', 'd', byte(link >> 8), byte(link), byte(end)}
+	return net.HardwareAddr{0x02, 'n', 'd' + byte(link>>16), byte(link >> 8), byte(link), byte(end)}
 }
 
 // Middle is the name of a link's interface in the lab's namespace that belongs
