@@ -3,6 +3,7 @@ package hosts
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"io"
 	"os"
 
@@ -27,7 +28,7 @@ func build() string {
 	defer f.Close()
 	head := make([]byte, 8<<10)
 	n, err := io.ReadFull(f, head)
-	if n == 0 {
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) { // a program may be shorter
 		return ""
 	}
 	return buildIn(head[:n])
