@@ -82,6 +82,21 @@ func (m *Statistics) merge(later *Statistics) {
 	m.PeakBytes = max(m.PeakBytes, later.PeakBytes)
 }
 
+// Join returns the statistics of a direction of a link between hosts, of which each host has a part: where packets enter,
+// they are counted and decided on, and where they leave, it shows how long they took.
+func Join(a, b *Statistics) Statistics {
+	all := *a
+	all.merge(b)
+	if b.Packets > a.Packets {
+		all.Asked, all.Replayed = b.Asked, b.Replayed
+	}
+	if b.Delivered > a.Delivered {
+		all.Delay, all.Delays, all.DelayBars, all.Queueing = b.Delay, b.Delays, b.DelayBars, b.Queueing
+		all.Lateness, all.Late, all.PeakRate, all.MeanRate = b.Lateness, b.Late, b.PeakRate, b.MeanRate
+	}
+	return all
+}
+
 // Decided counts what a direction has decided on a packet that entered it. Copies are
 // counted by the caller that makes them.
 func (c *Collector) Decided(model *impair.Direction, v *impair.Verdict) {

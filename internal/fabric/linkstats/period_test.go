@@ -121,3 +121,35 @@ func TestObserveAgain(t *testing.T) {
 		t.Errorf("by one bound %+v", got)
 	}
 }
+
+// Two hosts that have a part each of a direction have together what one has that has all of it.
+func TestJoin(t *testing.T) {
+	model := impair.New(42, "link", 0)
+	model.Set(impairment, 0)
+	farModel := impair.New(42, "link", 0)
+	farModel.Set(topology.Impairment{Delay: time.Hour}, 0) // of no packet
+	one, here, far := new(Collector), new(Collector), new(Collector)
+	for i := range 500 {
+		at := time.Duration(i) * 50 * time.Microsecond
+		p := impair.Packet{Frame: 1000, Payload: 42}
+		v := model.Packet(&p, at)
+		for _, c := range []*Collector{one, here} {
+			c.Entered(p.Frame)
+			c.Decided(model, &v)
+		}
+		if v.Fate == impair.Passes {
+			for _, c := range []*Collector{one, far} {
+				c.Delivered(v.Departs, 1, uint64(impair.WireBytes(p.Frame)), v.Departs-at-v.Queued, v.Queued, time.Duration(i)*time.Microsecond)
+			}
+		}
+	}
+	want, entered, left := one.Statistics(model), here.Statistics(model), far.Statistics(farModel)
+	if entered.Delivered != 0 || left.Packets != 0 || want.Lateness.P99 == 0 {
+		t.Fatalf("entered %+v, left %+v, all %+v", entered, left, want)
+	}
+	for _, got := range []Statistics{Join(&entered, &left), Join(&left, &entered)} {
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("of two hosts (-one host +two hosts):\n%s", diff)
+		}
+	}
+}

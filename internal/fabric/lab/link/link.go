@@ -51,8 +51,29 @@ type Network struct {
 	asking sync.Mutex   // held while bulk is used
 	bulk   *rtnl.Socket // for what each link takes several requests for
 
-	mu         sync.Mutex // guards classifier
-	classifier classifier // one that this kernel has; nil before the first Join
+	mu         sync.Mutex  // guards what follows
+	classifier classifier  // one that this kernel has; nil before the first Join
+	lone       map[int]int // the end of links of which the other is at another host
+}
+
+// Lone says that a link has one end alone here, and the other at another host. It is called before the end is made.
+func (n *Network) Lone(link, end int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.lone == nil {
+		n.lone = map[int]int{}
+	}
+	n.lone[link] = end
+}
+
+// ends returns the ends of a link that are here.
+func (n *Network) ends(link int) []int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if end, ok := n.lone[link]; ok {
+		return []int{end}
+	}
+	return []int{0, 1}
 }
 
 // Open prepares to make links whose middles are in the caller's network
@@ -213,7 +234,7 @@ func (n *Network) Remove(link int) error {
 // Up makes a link's middles carry packets, which the nodes see as a carrier.
 func (n *Network) Up(link int) error {
 	var b rtnl.Batch
-	for end := range 2 {
+	for _, end := range n.ends(link) {
 		msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
 		msg.Index = int32(MiddleIndex(link, end))
 		msg.Flags, msg.Change = unix.IFF_UP, unix.IFF_UP
@@ -226,7 +247,7 @@ func (n *Network) Up(link int) error {
 // Down takes a link's middles down: the nodes lose the carrier, as when a cable
 // is pulled. One that has vanished with its node is no error.
 func (n *Network) Down(link int) error {
-	for end := range 2 {
+	for _, end := range n.ends(link) {
 		if err := n.handle.LinkSetDown(middle(link, end)); err != nil && !errors.Is(err, unix.ENODEV) {
 			return fmt.Errorf("set %s down: %w", Middle(link, end), err)
 		}
@@ -234,29 +255,30 @@ func (n *Network) Down(link int) error {
 	return nil
 }
 
-// Settled reports whether all four interfaces of a link have taken note that the
+// Settled reports whether all interfaces of a link that are here have taken note that the
 // link is up, or were set down in their node. The kernel does that some time
 // after Up, and drops what is sent before; seconds later if hundreds of
 // interfaces go up together, unless somebody asks for an interface (net/core,
 // linkwatch_sync_dev).
 func (n *Network) Settled(link int) (bool, error) {
 	var of, ofPeers rtnl.Batch
-	for end := range 2 {
+	ends := n.ends(link)
+	for _, end := range ends {
 		addQuestion(&of, "read "+Middle(link, end), MiddleIndex(link, end), -1)
 	}
 	middles, err := n.statuses(&of)
 	if err != nil {
 		return false, err
 	}
-	for end, middle := range middles {
-		addQuestion(&ofPeers, "read the peer of "+Middle(link, end), middle.peer, middle.namespace)
+	for i, middle := range middles {
+		addQuestion(&ofPeers, "read the peer of "+Middle(link, ends[i]), middle.peer, middle.namespace)
 	}
 	peers, err := n.statuses(&ofPeers)
 	if err != nil {
 		return false, err
 	}
-	for end, peer := range peers {
-		if peer.up && !(middles[end].running && peer.running) {
+	for i, peer := range peers {
+		if peer.up && !(middles[i].running && peer.running) {
 			return false, nil
 		}
 	}

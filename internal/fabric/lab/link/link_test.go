@@ -89,6 +89,48 @@ func ends(t *testing.T, n *Network, link int) [2]End {
 	return ends
 }
 
+// A link of which one end is at another host goes up, settles and goes down at its end here, which is all there is.
+func TestLone(t *testing.T) {
+	n := newNetwork(t)
+	const number, end = 7, 1
+	n.Lone(number, end)
+	ends := [2]End{end: {PID: newNode(t), Interface: "eth0"}}
+	if err := n.MakeEnd(number, end, 4200, ends); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.RemoveEnd(number, end); err != nil {
+			t.Error(err)
+		}
+	})
+	isUp := func() (up bool) {
+		ends[end].in(t, func() {
+			l := interfaceOf(t, ends[end])
+			if err := netlink.LinkSetUp(l); err != nil {
+				t.Error(err)
+			}
+			up = interfaceOf(t, ends[end]).Attrs().OperState == netlink.OperUp
+		})
+		return up
+	}
+	if isUp() {
+		t.Error("there is a carrier before the link is up")
+	}
+	if err := n.Up(number); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, n, number)
+	if !isUp() {
+		t.Error("there is no carrier")
+	}
+	if err := n.Down(number); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := netlink.LinkByName(Middle(number, 1-end)); err == nil {
+		t.Error("the other end was made")
+	}
+}
+
 // in calls f on a thread in an end's network namespace.
 func (e End) in(t *testing.T, f func()) {
 	t.Helper()
