@@ -162,6 +162,9 @@ type Of struct {
 	Life int
 }
 
+// NodeName returns the node's name.
+func (o Of) NodeName() string { return o.Node }
+
 // A build names the nodes that it waits for after firstNotice, and then in every waitingPeriod.
 const (
 	firstNotice   = 3 * time.Second

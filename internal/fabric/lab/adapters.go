@@ -72,7 +72,7 @@ func ofNodes[T any](s *Supervisor, get func(context.Context, []*topology.Node) T
 // adapters answers methodAdapter.
 func (a *nodeAPI) adapters(ctx context.Context, nodes []*topology.Node) []report.NodeAdapter {
 	found := make([]report.NodeAdapter, len(nodes))
-	states := a.askNodes(ctx, nodes, func(ctx context.Context, i int, agent *node.Agent) (err error) {
+	states := a.askNodes(ctx, nodes, func(ctx context.Context, i int, agent *node.Client) (err error) {
 		found[i].Adapter, err = agent.Adapter(ctx)
 		return err
 	})
@@ -87,7 +87,7 @@ func (a *nodeAPI) adapters(ctx context.Context, nodes []*topology.Node) []report
 func (a *nodeAPI) connections(ctx context.Context, nodes []*topology.Node) *report.Connections {
 	found := make([][]adapter.Connection, len(nodes))
 	r := &report.Connections{Lab: a.lab, Connections: []adapter.Connection{}}
-	r.Nodes = a.askNodes(ctx, nodes, func(ctx context.Context, i int, agent *node.Agent) (err error) {
+	r.Nodes = a.askNodes(ctx, nodes, func(ctx context.Context, i int, agent *node.Client) (err error) {
 		found[i], err = agent.Connections(ctx)
 		return err
 	})
@@ -106,7 +106,7 @@ func (a *nodeAPI) complete(nodeName string, c *adapter.Connection) {
 	c.Node = nodeName
 	if c.Mode == "User" {
 		// The process may have ended meanwhile.
-		c.PID, _ = node.PIDIn(a.nodes.hostProc, c.PID)
+		c.PID, _ = a.machines.pid(nodeName, c.PID)
 	}
 }
 
@@ -116,7 +116,7 @@ func (a *nodeAPI) enable(ctx context.Context, _ *control.Request, params enableP
 	if err != nil {
 		return nil, err
 	}
-	change, err := l.agent.SetState(ctx, params.Enable)
+	change, err := l.client.SetState(ctx, params.Enable)
 	if err != nil {
 		return nil, err
 	}

@@ -282,7 +282,7 @@ func TestUserConnection(t *testing.T) {
 	}
 	defer proc.Close()
 	s := newSupervisor("lab")
-	s.nodes.hostProc = proc
+	s.here.nodes.hostProc = proc
 	entry := adapter.Connection{Mode: "User", Type: adapter.SharedEndpoint, Local: "[fd00::1]:445", PID: os.Getpid()}
 	want := entry
 	want.Node = "n"

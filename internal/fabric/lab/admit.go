@@ -45,9 +45,12 @@ func (n Nodes) OpenDevice(ctx context.Context, nodeName string) (device *provide
 
 // admit answers methodAdmit.
 func (a *nodeAPI) admit(ctx context.Context, r *control.Request, params admitParams) error {
+	if err := a.isAlone("a program outside with an adapter of a node"); err != nil {
+		return err
+	}
 	l, err := a.host(params.Node)
 	if err != nil {
 		return err
 	}
-	return l.agent.ShareAdapter(ctx, r.Files[0])
+	return l.client.ShareAdapter(ctx, r.Files[0])
 }

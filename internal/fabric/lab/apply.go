@@ -45,6 +45,9 @@ func (s *Supervisor) standingOf() *Standing {
 
 // apply answers methodApply.
 func (s *Supervisor) apply(ctx context.Context, _ *control.Request, params applyParams) error {
+	if err := s.isAlone("apply"); err != nil {
+		return err
+	}
 	if err := errors.Join(checkEngines(params.Topology), checkPorts(params.Topology)); err != nil {
 		return err
 	}

@@ -28,21 +28,21 @@ const noLife = -1
 
 // beginFigures begins the figures of a run.
 func (a *runAPI) beginFigures(ctx context.Context) (*beginning, error) {
-	if engine := a.links.engine.current(); engine != nil {
+	for _, engine := range a.machines.engines() {
 		if err := engine.Begin(ctx); err != nil {
 			return nil, fmt.Errorf("engine: %w", err)
 		}
 	}
-	kernel, err := a.links.network.Counters()
+	topo := a.topology()
+	kernel, err := a.machines.carried(topo)
 	if err != nil {
 		return nil, err
 	}
-	topo := a.topology()
 	nodes := withProcesses(topo)
 	b := &beginning{links: make([][2]link.Counters, len(topo.Links)), nodes: make(map[string]earlier, len(nodes))}
 	for i := range topo.Links {
 		spec := &topo.Links[i]
-		b.links[i] = a.links.link(spec).byKernel(kernel[spec.Number])
+		b.links[i] = kernel[spec.Number].Counters
 	}
 	lives := make([]int, len(nodes))
 	for i, n := range nodes {

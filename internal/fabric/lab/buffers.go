@@ -166,17 +166,19 @@ func (l *labLink) carry(packets bool) error {
 }
 
 // storm has the adapter of a host ask for pauses.
-func (d *linkDriver) storm(ctx context.Context, node string, s *topology.Storm) error {
-	engine := d.engine.current()
-	if engine == nil {
-		return control.Errorf(control.Usage, linkem.NoStorm, node)
+func (d *driver) storm(ctx context.Context, node string, s *topology.Storm) (err error) {
+	err = control.Errorf(control.Usage, linkem.NoStorm, node)
+	for _, engine := range d.machines.engines() {
+		if err = engine.Storm(ctx, node, int(s.Priority), s.For); err == nil || control.CodeOf(err) != control.Usage {
+			return err
+		}
 	}
-	return engine.Storm(ctx, node, int(s.Priority), s.For)
+	return err
 }
 
 // addBufferPorts adds the ports of switches with a packet buffer to those of bridges.
 func (a *nodeAPI) addBufferPorts(ctx context.Context, topo *topology.Topology, ports map[[2]int]link.PortStatus) error {
-	figures, err := a.links.bufferFigures(ctx)
+	figures, err := a.bufferFigures(ctx)
 	if err != nil {
 		return err
 	}
@@ -198,16 +200,18 @@ func (a *nodeAPI) addBufferPorts(ctx context.Context, topo *topology.Topology, p
 }
 
 // bufferFigures returns the figures of packet buffers since the run began.
-func (d *linkDriver) bufferFigures(ctx context.Context) (figures linkem.BufferFigures, err error) {
-	d.mu.Lock()
-	some := d.buffered != nil
-	d.mu.Unlock()
-	engine := d.engine.current()
-	if !some || engine == nil {
+func (d *driver) bufferFigures(ctx context.Context) (figures linkem.BufferFigures, err error) {
+	topo := d.topology()
+	if !buffersIn(topo) {
 		return figures, nil
 	}
-	if figures, err = engine.Buffers(ctx); err != nil {
-		return figures, fmt.Errorf("engine: %w", err)
+	for _, engine := range d.machines.engines() {
+		if figures, err = engine.Buffers(ctx); err != nil {
+			return figures, fmt.Errorf("engine: %w", err)
+		}
+		if figures.Buffers != nil { // one engine has all of them
+			break
+		}
 	}
 	return figures, nil
 }

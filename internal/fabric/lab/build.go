@@ -2,72 +2,60 @@ package lab
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"time"
 
 	"github.com/ndklab/ndklab/internal/fabric/core"
-	"github.com/ndklab/ndklab/internal/fabric/lab/link"
-	"github.com/ndklab/ndklab/internal/node/verbs"
 )
 
 // build makes the lab: its namespaces, agents, links and engine, and waits until every node is ready. After a failure
 // the half-made lab goes with the supervisor.
 func (s *Supervisor) build(ctx context.Context, params startParams, files []*os.File) error {
-	if err := s.prepare(&params); err != nil {
+	topo := params.Topology
+	s.dir = params.Dir
+	s.mu.Lock()
+	s.dilation = topo.DilationFactor()
+	s.mu.Unlock()
+	prepare := s.prepareHere
+	if s.head != nil {
+		prepare = s.prepareHosts
+	}
+	if err := prepare(ctx, params, files); err != nil {
 		return fmt.Errorf("lab %s: %w", s.name, err)
 	}
-	s.beginLinks = func() error {
-		if err := s.links.configureExternals(ctx, params.Topology); err != nil {
-			return fmt.Errorf("configure the externals: %w", err)
-		}
-		if err := s.links.setFabric(ctx, params.Topology); err != nil {
-			return fmt.Errorf("switches with a buffer: %w", err)
+	s.driver.mu.Lock()
+	s.core, s.started = core.New(topo), time.Now()
+	s.driver.mu.Unlock()
+	_, err := s.ask(ctx, core.ByHand, core.Build{})
+	return err
+}
+
+// prepareHere has this machine be ready for the lab.
+func (s *Supervisor) prepareHere(ctx context.Context, params startParams, files []*os.File) error {
+	topo := params.Topology
+	if err := s.here.prepare(setting{Lab: s.name, Topology: topo, StateDir: params.StateDir, Privileged: params.Privileged}); err != nil {
+		return err
+	}
+	s.here.links.noteRouters(topo)
+	s.here.beginLinks = func() error {
+		if err := s.here.begin(ctx, topo); err != nil {
+			return err
 		}
 		if err := s.decisions.open(ctx, params, files); err != nil {
 			return fmt.Errorf("log of decisions: %w", err)
 		}
 		return nil
 	}
-	s.links.noteRouters(params.Topology)
-	s.driver.mu.Lock()
-	s.core, s.started = core.New(params.Topology), time.Now()
-	s.driver.mu.Unlock()
-	_, err := s.ask(ctx, core.ByHand, core.Build{})
-	return err
+	return nil
 }
 
-// prepare makes what nodes and links need.
-func (s *Supervisor) prepare(params *startParams) error {
-	topo, p := params.Topology, place{dir: params.StateDir, name: s.name}
-	s.dir = params.Dir
-	s.links.place, s.links.named, s.links.seed = p, params.Privileged, topo.Seed
-	s.mu.Lock()
-	s.dilation = topo.DilationFactor()
-	s.links.engine.dilation = s.dilation
-	s.mu.Unlock()
-	if folder, err := verbs.Folder(); err == nil { // else commands run without, and ndklab doctor says what is missing
-		s.nodes.libraries = folder
-	}
-	if err := s.links.openExternalDir(topo); err != nil {
+// prepareHosts has the hosts come, and be ready for the lab.
+func (s *Supervisor) prepareHosts(ctx context.Context, params startParams, _ []*os.File) error {
+	found, err := s.head.hosts.Await(ctx)
+	if err != nil {
 		return err
 	}
-	var err error
-	if s.nodes.hostProc, err = enterNamespaces(s.name, params.StateDir); err != nil {
-		return err
-	}
-	if err := errors.Join(checkEngines(topo), checkPorts(topo)); err != nil {
-		return err
-	}
-	if s.links.network, err = link.Open(); err != nil {
-		return err
-	}
-	if err := s.nodes.writeHosts(params.StateDir, topo); err != nil {
-		return err
-	}
-	if err := s.links.makeExternals(topo, s.nodes.hostProc); err != nil {
-		return fmt.Errorf("make the externals: %w", err)
-	}
-	return nil
+	go s.head.watch()
+	return s.head.begin(ctx, s.name, params.Topology, found)
 }

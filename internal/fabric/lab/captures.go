@@ -105,13 +105,16 @@ func (l *Lab) beginCapture(ctx context.Context, endpoint string) (capture.Source
 
 // capture answers methodCapture, when the capture is over.
 func (a *linkAPI) capture(ctx context.Context, r *control.Request, params captureParams) error {
+	if err := a.isAlone("a capture"); err != nil {
+		return err
+	}
 	topo := a.topology()
 	index, err := findLink(topo, params.Endpoint)
 	if err != nil {
 		return control.Errorf(control.Usage, "lab %s has no interface %s", a.lab, params.Endpoint)
 	}
 	spec := &topo.Links[index]
-	l := a.links.link(spec)
+	l := a.here.links.link(spec)
 	end := 0
 	if spec.Endpoints[1].String() == params.Endpoint {
 		end = 1
@@ -126,7 +129,7 @@ func (a *linkAPI) capture(ctx context.Context, r *control.Request, params captur
 	if err != nil {
 		return err
 	}
-	present := a.nodes.life(e.Node)
+	present := a.machines.life(e.Node)
 	var down chan struct{} // of an external or a switch: never
 	if present != nil {
 		down = present.down
@@ -160,18 +163,21 @@ func (a *linkAPI) openCapture(spec *topology.Link, end int) (*os.File, error) {
 	var namespace *os.File
 	e := spec.Endpoints[end]
 	switch {
-	case a.links.hasBuffer(e.Node):
+	case a.here.links.hasBuffer(e.Node):
 		return nil, control.Errorf(control.Usage, atBuffer, "capture", e, "capture the link, or the interface of a node beside the switch")
-	case a.links.switchOf(e.Node) != nil:
+	case a.here.links.switchOf(e.Node) != nil:
 		return capture.Open(link.Port(spec.Number, end)) // in our own
 	case e.External():
-		namespace = a.links.externals[e.Interface].namespace
+		namespace = a.here.links.externals[e.Interface].namespace
 	default:
-		agent, err := a.nodeAPI.agent(e.Node)
+		if _, err := a.nodeAPI.agent(e.Node); err != nil {
+			return nil, err
+		}
+		life, err := a.alive(e.Node)
 		if err != nil {
 			return nil, err
 		}
-		namespace, err = os.Open("/proc/" + strconv.Itoa(agent.PID()) + "/ns/net")
+		namespace, err = os.Open("/proc/" + strconv.Itoa(life.agent.PID()) + "/ns/net")
 		if err != nil {
 			return nil, fmt.Errorf("node %s: %w", e.Node, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ndklab/ndklab/internal/hosts"
 	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/internal/node/verbs"
 	"golang.org/x/sys/unix"
@@ -19,7 +20,9 @@ const (
 	guardianName   = "ndklab-guardian"
 	supervisorName = "ndklab-supervisor"
 	engineName     = "ndklab-linkem"
+	workerName     = "ndklab-worker"
 	recorderName   = "ndklab-recorder"
+	partName       = "ndklab-part"
 )
 
 // Child runs a part of a lab and exits, if that is what this process was
@@ -40,6 +43,10 @@ func Child() {
 		run = func() error { return record(lab) }
 	case part == engineName:
 		run = runEngine
+	case part == partName:
+		run = runPart
+	case hosts.IsWorker():
+		part, run = workerName, work
 	default:
 		return
 	}

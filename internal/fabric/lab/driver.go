@@ -2,8 +2,6 @@ package lab
 
 import (
 	"context"
-	"fmt"
-	"runtime"
 	"sync"
 	"time"
 
@@ -13,17 +11,14 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// A driver has the lab's core decide (package core), and carries out on this machine what comes of it. Actions on nodes
-// are in nodedriver.go and life.go, those on links in linkdriver.go and lablink.go, those on switches in switches.go.
+// A driver has the lab's core decide (package core), and its machines carry out what comes of it.
 type driver struct {
-	nodes   *nodeDriver
-	links   *linkDriver
-	publish func(event.Event)
-	ended   func(*control.Error) // is told of the lab's end
-	allUp   func()               // is told that all nodes are ready, before everyone is
-	lanes   lanes
-	// beginLinks carries BeginLinks out. It is set before the first command.
-	beginLinks func() error
+	// machines is this machine alone, which here is, unless the lab has several hosts. It is set before the first command.
+	machines machines
+	here     *machine
+	publish  func(event.Event)
+	ended    func(*control.Error) // is told of the lab's end
+	allUp    func()               // is told that all nodes are ready, before everyone is
 
 	// mu guards what follows. It is held while the core is asked or looked at, and while everyone is told what the core
 	// tells, which keeps the order. It is taken before any other lock of the lab, never after one. Actions are carried
@@ -34,30 +29,6 @@ type driver struct {
 	asked   map[uint64]chan<- core.Answer // commands without an answer
 	lastAsk uint64
 	timer   *time.Timer // of the core's deadline
-}
-
-// lanes bound how many actions of a kind are carried out at once.
-type lanes struct {
-	start  chan struct{} // more than there are processors would only queue for the kernel's namespace lock
-	make   chan struct{} // the kernel makes one interface at a time
-	change chan struct{} // others do the work
-}
-
-func newLanes() lanes {
-	return lanes{make(chan struct{}, runtime.GOMAXPROCS(0)), make(chan struct{}, 1), make(chan struct{}, requestsAtOnce)}
-}
-
-// of returns what bounds actions like that; nil: nothing does, since they wait for something or are over at once.
-func (l *lanes) of(a core.Action) chan struct{} {
-	switch a.(type) {
-	case core.StartAgent:
-		return l.start
-	case core.MakeSwitch, core.MakeEnds:
-		return l.make
-	case core.Execute, core.CheckHealth, core.KillAgent, core.SignalAgent, core.AwaitIdle, core.AwaitSpanningTree, core.BeginLinks, core.RenewNames:
-		return nil
-	}
-	return l.change
 }
 
 // handle gives the core an event, and has done what comes of it.
@@ -88,9 +59,9 @@ func (d *driver) handleLocked(e core.Event) {
 		case core.End:
 			d.ended(control.AsError(a.Reason))
 		case core.ForgetNode:
-			d.nodes.forget(a.Node)
+			d.machines.forgetNode(a.Node)
 		case core.ForgetLink:
-			d.links.forget(a.Link)
+			d.machines.forgetLink(a.Link)
 		default:
 			d.carryOut(number, a)
 		}
@@ -114,44 +85,12 @@ func (d *driver) arm() {
 
 // carryOut begins an action. mu is held, so that actions which hang on the lab's topology see the one that they came of.
 func (d *driver) carryOut(number int, a core.Action) {
-	act := d.action(a)
-	lane := d.lanes.of(a)
+	act := d.machines.action(d.core.Topology(), a)
 	go func() {
-		if lane != nil {
-			lane <- struct{}{}
-		}
 		done := act()
-		if lane != nil {
-			<-lane
-		}
 		done.Number = number
 		d.handle(done)
 	}()
-}
-
-// action returns how to carry out an action.
-func (d *driver) action(a core.Action) func() core.Done {
-	failing := func(do func() error) func() core.Done { return func() core.Done { return core.Done{Err: do()} } }
-	topo := d.core.Topology()
-	switch a := a.(type) {
-	case core.BeginLinks:
-		return failing(d.beginLinks)
-	case core.RenewNames:
-		return failing(func() error { return d.nodes.renewHosts(d.topology) })
-	case core.MakeSwitch:
-		return failing(d.links.makeSwitch(topo, a.Spec))
-	case core.RemoveSwitch:
-		return failing(func() error { return d.links.removeSwitch(a.Spec) })
-	case core.AwaitSpanningTree:
-		return failing(func() error { return d.links.awaitTree(topo, a) })
-	}
-	if act := d.nodes.action(a); act != nil {
-		return d.links.routing(a, act)
-	}
-	if act := d.links.action(a); act != nil {
-		return d.nodes.followRates(a, act)
-	}
-	return func() core.Done { return core.Done{Err: fmt.Errorf("unknown action %T", a)} }
 }
 
 // agentEnded tells the core that the agent of a life has ended, and everyone who waits for that.
@@ -230,7 +169,7 @@ func (d *driver) node(name string) (status core.NodeStatus) {
 func (d *driver) alive(name string) (life *life, err error) {
 	d.look(func(l *core.Lab) {
 		if err = l.Alive(name); err == nil {
-			life = d.nodes.life(name)
+			life = d.machines.life(name)
 		}
 	})
 	return life, err

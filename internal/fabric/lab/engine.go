@@ -27,6 +27,16 @@ type engine struct {
 	ended   chan struct{}  // closed when its process is gone
 }
 
+// channel returns the channel to the engine, started if it was not.
+func (e *engine) channel() (*control.Conn, error) {
+	if _, err := e.start(); err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.conn, nil
+}
+
 // current is the engine if there is one.
 func (e *engine) current() *linkem.Engine {
 	e.mu.Lock()

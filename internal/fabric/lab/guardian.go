@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/hosts"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,6 +21,8 @@ const (
 	ownerFile  = firstFile + iota // the channel to the command that starts the lab
 	listenFile                    // the API's listening socket
 	stateFile                     // the state file, locked
+	hostsFile                     // of a lab over several hosts, the socket that their workers dial
+	launchFile                    // and the channel to the guardian, which starts these
 )
 
 // guard is the guardian: it starts the supervisor in namespaces of its own,
@@ -44,11 +47,31 @@ func guard(name string) error {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT)
 
-	cmd := childCommand(supervisorName, name, os.Stderr, owner, listener, locked)
+	files := []*os.File{owner, listener, locked}
+	var launch *hosts.Launch // nil: the lab is on this machine
+	if spec := os.Getenv(hostsVariable); spec != "" {
+		if launch, err = launchHosts(spec, name); err != nil {
+			listener.Close()
+			tellOwner(owner, control.AsError(err))
+			return errors.Join(err, p.cleanAs(locked))
+		}
+		inherits := launch.Files()
+		files = append(files, inherits[:]...)
+	}
+	cmd := childCommand(supervisorName, name, os.Stderr, files...)
+	if launch != nil {
+		cmd.Env = append(cmd.Env, headVariable+"=1")
+	}
 	cmd.SysProcAttr = supervisorAttributes()
 	startErr := cmd.Start()
+	if launch != nil {
+		launch.Begun()
+	}
 	listener.Close() // the socket's name is to vanish with the supervisor
 	if startErr != nil {
+		if launch != nil {
+			launch.End()
+		}
 		// The command would otherwise see no more than the end of its channel.
 		tellOwner(owner, namespaceError(startErr))
 		return errors.Join(startErr, p.cleanAs(locked))
@@ -68,7 +91,25 @@ func guard(name string) error {
 	if exit := (*exec.ExitError)(nil); waitErr != nil && !errors.As(waitErr, &exit) {
 		log.Print(waitErr)
 	}
+	if launch != nil {
+		launch.End() // before a lab of that name can be again
+	}
 	return p.cleanAs(locked)
+}
+
+// Variables of the processes of a lab over several hosts.
+const (
+	hostsVariable = "NDKLAB_HOSTS" // of the guardian: which
+	headVariable  = "NDKLAB_HEAD"  // of the supervisor: it is the head
+)
+
+// launchHosts makes ready to start the workers of a lab's hosts.
+func launchHosts(spec, lab string) (*hosts.Launch, error) {
+	parsed, err := hosts.Parse(spec)
+	if err != nil {
+		return nil, err
+	}
+	return hosts.NewLaunch(parsed, lab, os.Stderr)
 }
 
 // supervisorAttributes are the namespaces that every lab has; that of IPC is there so that

@@ -30,7 +30,7 @@ func (d *nodeDriver) renewHosts(present func() *topology.Topology) error {
 	}
 	d.naming.Lock()
 	defer d.naming.Unlock()
-	if err := overwrite(d.hosts, hosts(present())); err != nil {
+	if err := overwrite(d.hosts, hostsFor(present())); err != nil {
 		return fmt.Errorf("names of nodes: %w", err)
 	}
 	return nil
@@ -50,9 +50,9 @@ func overwrite(path string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// hosts is the names of a lab's nodes as hosts(5) has them. Of a node with several
+// hostsFor returns the names of a lab's nodes as hosts(5) has them. Of a node with several
 // addresses, resolvers find out which are in reach (RFC 6724, section 6, rule 1).
-func hosts(topo *topology.Topology) []byte {
+func hostsFor(topo *topology.Topology) []byte {
 	b := []byte("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n")
 	for _, n := range topo.Nodes {
 		for _, i := range n.Interfaces {

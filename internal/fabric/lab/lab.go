@@ -103,6 +103,8 @@ type Options struct {
 	// Replay, if not nil, is such a log: packets meet what was decided then on those
 	// in their places. It is read before Start returns, and stays the caller's.
 	Replay *os.File
+	// Hosts says over which hosts the lab is to be (hosts.Parse); "": it is on this machine alone.
+	Hosts string
 	// NotStarted is called with the lab's log if it does not come up: the log goes with
 	// it. nil if nobody wants it.
 	NotStarted func(log io.Reader)
@@ -121,13 +123,19 @@ func Start(ctx context.Context, topo *topology.Topology, options Options) (*Lab,
 	if err != nil {
 		return nil, err
 	}
-	allowed := systemCapacity()
-	if err := allowed.check(topo); err != nil {
+	over := "" // which hosts
+	if options.Hosts == "" {
+		allowed := systemCapacity()
+		err = allowed.check(topo)
+	} else {
+		over, err = acrossHosts(topo, &options)
+	}
+	if err != nil {
 		return nil, err
 	}
 	l := newLab(p)
 	l.owner, l.events = true, options.Events
-	logFile, err := l.launch(ctx, len(topo.Captures) > 0)
+	logFile, err := l.launch(ctx, len(topo.Captures) > 0, over)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +178,7 @@ func Start(ctx context.Context, topo *topology.Topology, options Options) (*Lab,
 
 // launch starts the guardian, and through it the supervisor, and if need be the
 // recorder. The log is open for reading when it returns.
-func (l *Lab) launch(ctx context.Context, records bool) (logFile *os.File, err error) {
+func (l *Lab) launch(ctx context.Context, records bool, hosts string) (logFile *os.File, err error) {
 	listener, err := l.place.bind()
 	if err != nil {
 		return nil, err
@@ -206,6 +214,9 @@ func (l *Lab) launch(ctx context.Context, records bool) (logFile *os.File, err e
 	}
 	defer theirs.Close()
 	guardian := childCommand(guardianName, l.place.name, logFile, theirs, listener, locked)
+	if hosts != "" {
+		guardian.Env = append(os.Environ(), hostsVariable+"="+hosts) // srun and ssh need what the caller has
+	}
 	guardian.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // out of the reach of the terminal's signals
 	if records {
 		if err := l.startRecorder(logFile, locked); err != nil {

@@ -17,6 +17,8 @@ import (
 type labLink struct {
 	*linkDriver
 	gone chan struct{} // closed when the link is in the lab no more
+	host string        // that the far end is at; "": both ends are here
+	far  [2]bool       // which of the ends that is
 
 	// acting is held while something is done with the link or its taps; it guards what follows. The core has one action
 	// of a link carried out at a time, which taps know nothing of.
@@ -33,7 +35,7 @@ type labLink struct {
 	// mu guards what follows, which is written with acting held, too, but for seen.
 	mu      sync.Mutex
 	joined  bool             // the kernel hands packets from middle to middle
-	carried [2]link.Counters // by the kernel while it had joined the link, in earlier terms
+	earlier [2]link.Counters // the kernel's while it had joined the link, in earlier terms
 	lossy   [2]bool          // netem has been asked for loss
 	base    [2]link.Counters // the kernel's counters when its present term began
 	seen    [2]link.Counters // the kernel's counters when they were last read for a report
@@ -48,6 +50,9 @@ func (l *labLink) carrier() carrier { return l.carrierFor(l.spec) }
 // makeEnds makes interfaces of the link.
 func (l *labLink) makeEnds(a core.MakeEnds) error {
 	number, ends := l.spec.Number, l.ends(l.spec)
+	for end, far := range l.far {
+		a.Ends[end] = a.Ends[end] && !far
+	}
 	for end, wanted := range a.Ends {
 		if !wanted {
 			continue
@@ -59,7 +64,7 @@ func (l *labLink) makeEnds(a core.MakeEnds) error {
 		}
 		l.made[end], l.open[end] = true, false
 	}
-	l.up, l.fresh = false, a.Ends == [2]bool{true, true}
+	l.up, l.fresh = false, a.Ends[0] != l.far[0] && a.Ends[1] != l.far[1]
 	var err error
 	switch a.Ends {
 	case [2]bool{true, true}:
@@ -94,6 +99,9 @@ func (l *labLink) makeEnds(a core.MakeEnds) error {
 
 // removeEnd removes an interface: the far end loses the carrier.
 func (l *labLink) removeEnd(end int) error {
+	if l.far[end] {
+		return nil
+	}
 	if err := l.network.RemoveEnd(l.spec.Number, end); err != nil {
 		return err
 	}
@@ -134,6 +142,9 @@ func (l *labLink) relieve() (late bool, err error) {
 	if !l.engaged {
 		return false, nil
 	}
+	if l.host != "" { // its engine is what joins the hosts
+		return false, l.impair([2]topology.Impairment{})
+	}
 	err = l.carrier().detach(l)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return true, nil
@@ -151,6 +162,11 @@ func (l *labLink) connect() error {
 	if err := l.settle(); err != nil {
 		return err
 	}
+	if l.host != "" && !l.engaged {
+		if err := l.impair([2]topology.Impairment{}); err != nil {
+			return err
+		}
+	}
 	if !l.joined && (!l.engaged || l.carrier().needsJoin()) {
 		if err := l.join(); err != nil {
 			return err
@@ -158,7 +174,7 @@ func (l *labLink) connect() error {
 	}
 	opened := false
 	for end, e := range l.spec.Endpoints {
-		if l.open[end] || l.switchOf(e.Node) == nil {
+		if l.open[end] || l.far[end] || l.switchOf(e.Node) == nil {
 			continue
 		}
 		if err := l.network.OpenPort(l.spec.Number, end); err != nil {
@@ -265,7 +281,7 @@ func (l *labLink) part() error {
 	defer l.mu.Unlock()
 	for d, now := range counters {
 		now = now.Latest(l.seen[d]) // which may have vanished
-		l.carried[d] = l.carried[d].Add(now.Sub(l.base[d]))
+		l.earlier[d] = l.earlier[d].Add(now.Sub(l.base[d]))
 	}
 	l.joined = false
 	return nil
@@ -280,15 +296,15 @@ func (l *labLink) isJoined() bool {
 
 // byKernel returns what the kernel has counted in the times when it joined the link. kernel
 // holds its counters now.
-func (l *labLink) byKernel(kernel [2]link.Counters) (plain [2]link.Counters) {
+func (l *labLink) byKernel(kernel [2]link.Counters) carried {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for d := range plain {
-		plain[d] = l.carried[d]
+	all := carried{Counters: l.earlier, Lossy: l.lossy}
+	for d := range all.Counters {
 		if l.joined {
 			l.seen[d] = l.seen[d].Latest(kernel[d]) // which is gone with a node
-			plain[d] = plain[d].Add(l.seen[d].Sub(l.base[d]))
+			all.Counters[d] = all.Counters[d].Add(l.seen[d].Sub(l.base[d]))
 		}
 	}
-	return plain
+	return all
 }

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -30,8 +31,10 @@ type life struct {
 	spec    *topology.Node
 	group   *cgroup.Group // nil without limits
 	unwatch func()        // ends what watches the group's memory
-	agent   *node.Agent
-	hostPID int
+	agent   *node.Agent   // nil at another host
+	client  *node.Client  // of the agent
+	hostPID atomic.Int64  // the agent's on its host; 0: not known
+	usageOf func() usage  // asks the part that has the node; nil: it is here
 
 	down   chan struct{} // closed when the core knows that the agent has ended
 	reason string        // why the node is down; valid once down is closed
@@ -136,7 +139,7 @@ func (l *life) setRoutes(routes []topology.Route) error {
 
 // execute runs a command of a stage. Its output goes to the log.
 func (l *life) execute(command string) core.Done {
-	status, last, err := shell(context.Background(), l.agent, command, os.Stderr)
+	status, last, err := shell(context.Background(), l.client, command, os.Stderr)
 	done := l.done(err)
 	done.Status, done.Output = status, last
 	return done
@@ -147,7 +150,7 @@ func (l *life) checkHealth() core.Done {
 	check := l.spec.Setup.Healthcheck
 	ctx, cancel := context.WithTimeout(context.Background(), check.Timeout)
 	defer cancel()
-	status, last, err := shell(ctx, l.agent, check.Command, nil)
+	status, last, err := shell(ctx, l.client, check.Command, nil)
 	var failure string
 	switch {
 	case errors.Is(err, control.ErrClosed):
@@ -199,7 +202,7 @@ func (l *life) send(sig syscall.Signal) error {
 
 // shell runs a command in a node, and returns its exit status and the last lines that
 // it wrote. All of them go to the log, if that is not nil.
-func shell(ctx context.Context, agent *node.Agent, command string, log io.Writer) (status int, last []string, err error) {
+func shell(ctx context.Context, agent *node.Client, command string, log io.Writer) (status int, last []string, err error) {
 	out, w, err := newTranscript(log, "node "+agent.Name()+": ", lastLines)
 	if err != nil {
 		return 0, nil, err

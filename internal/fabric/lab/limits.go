@@ -79,6 +79,10 @@ func (l *life) limitReached() string {
 
 // usage returns the limits of a node and what it has used; nil without limits in force.
 func (l *life) usage() (*report.Limits, *report.Usage) {
+	if l.usageOf != nil && limitsOf(l.spec) != (cgroup.Limits{}) {
+		u := l.usageOf()
+		return u.Limits, u.Usage
+	}
 	if l.group == nil {
 		return nil, nil
 	}

@@ -24,6 +24,7 @@ type linkDriver struct {
 	network   *link.Network
 	sockets   *os.File             // the directory of the externals' sockets; nil without externals
 	externals map[string]*external // by the name of the interface
+	far       map[string]string    // the hosts of the nodes that are at other hosts
 
 	mu       sync.Mutex       // guards what follows
 	links    map[int]*labLink // by topology.Link.Number
@@ -87,6 +88,12 @@ func (d *linkDriver) link(spec *topology.Link) *labLink {
 	if l == nil {
 		l = &labLink{linkDriver: d, gone: make(chan struct{}), spec: spec}
 		d.links[spec.Number] = l
+		for end, e := range spec.Endpoints {
+			if host := d.far[e.Node]; host != "" {
+				l.host, l.far[end] = host, true
+				d.network.Lone(spec.Number, 1-end)
+			}
+		}
 	}
 	return l
 }
@@ -105,6 +112,9 @@ func (d *linkDriver) forget(spec *topology.Link) {
 func (d *linkDriver) ends(spec *topology.Link) (ends [2]link.End) {
 	for end, e := range spec.Endpoints {
 		ends[end] = link.End{Interface: e.Interface, Wire: !spec.Offload}
+		if d.far[e.Node] != "" {
+			continue // nothing is made there
+		}
 		if e.External() {
 			ends[end].Outside = d.externals[e.Interface].namespace
 		} else if sw := d.switchOf(e.Node); sw != nil {

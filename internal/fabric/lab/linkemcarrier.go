@@ -30,7 +30,7 @@ func (c linkemCarrier) attach(l *labLink, asked [2]topology.Impairment) error {
 	atOnce := !l.joined && len(l.taps) == 0
 	var interfaces [2]string
 	for end, is := range l.ends(l.spec) {
-		if !is.Stub {
+		if !is.Stub && !l.far[end] {
 			interfaces[end] = link.Middle(l.spec.Number, end)
 		}
 	}
@@ -41,6 +41,8 @@ func (c linkemCarrier) attach(l *labLink, asked [2]topology.Impairment) error {
 		Directions: asked,
 		Joined:     l.joined,
 		Started:    atOnce,
+		Trunk:      l.host,
+		Number:     uint32(l.spec.Number),
 	})
 	if err != nil {
 		return fmt.Errorf("engine: %w", err)

@@ -3,11 +3,12 @@ package lab
 import (
 	"cmp"
 	"context"
-	"fmt"
 
 	"github.com/ndklab/ndklab/internal/fabric/core"
 	"github.com/ndklab/ndklab/internal/fabric/lab/link"
+	"github.com/ndklab/ndklab/internal/fabric/linkem"
 	"github.com/ndklab/ndklab/internal/fabric/linkreport"
+	"github.com/ndklab/ndklab/internal/fabric/linkstats"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -23,7 +24,7 @@ func linkStates(l *core.Lab) (states []core.LinkStatus) {
 // linkFigures returns figures of every link of a topology, in its order, whose states are known, from a beginning on, or
 // from when the lab came up if that is nil.
 func (a *linkAPI) linkFigures(ctx context.Context, topo *topology.Topology, states []core.LinkStatus, began *beginning) ([]report.Link, error) {
-	kernel, err := a.links.network.Counters()
+	kernel, err := a.machines.carried(topo)
 	if err != nil {
 		return nil, err
 	}
@@ -34,35 +35,36 @@ func (a *linkAPI) linkFigures(ctx context.Context, topo *topology.Topology, stat
 		if began != nil {
 			before = began.links[i]
 		}
-		links[i] = a.links.link(spec).report(spec, &states[i], kernel[spec.Number], before)
+		links[i] = reportLink(spec, &states[i], kernel[spec.Number], before)
 	}
-	return links, a.links.measure(ctx, topo, states, links, began != nil)
+	return links, a.measure(ctx, topo, states, links, began != nil)
 }
 
 // measure adds what the link engine knows of links, or since it last began anew.
-func (d *linkDriver) measure(ctx context.Context, topo *topology.Topology, states []core.LinkStatus, links []report.Link, since bool) error {
-	engine := d.engine.current()
-	if engine == nil {
+func (a *linkAPI) measure(ctx context.Context, topo *topology.Topology, states []core.LinkStatus, links []report.Link, since bool) error {
+	engines := a.machines.engines()
+	if engines == nil {
 		return nil
 	}
 	tolerances := make(map[string]topology.Tolerance, len(states))
 	for i := range topo.Links {
 		tolerances[topo.Links[i].Endpoints[0].String()] = linkreport.Tolerance(&topo.Links[i])
 	}
-	measure := engine.Measure
-	if since {
-		measure = engine.MeasureSince
-	}
-	all, err := measure(ctx, tolerances)
+	all, err := ofEngines(ctx, engines, func(ctx context.Context, engine *linkem.Engine) (map[string][2]linkstats.Statistics, error) {
+		if since {
+			return engine.MeasureSince(ctx, tolerances)
+		}
+		return engine.Measure(ctx, tolerances)
+	})
 	if err != nil {
-		return fmt.Errorf("engine: %w", err)
+		return err
 	}
 	for i := range topo.Links {
 		spec := &topo.Links[i]
 		both, ok := all[spec.Endpoints[0].String()]
 		for end := range both {
 			if ok {
-				judged := linkreport.Judged(&both[end], spec, states[i].Asked[end].Rate, d.named)
+				judged := linkreport.Judged(&both[end], spec, states[i].Asked[end].Rate, a.here.links.named)
 				add(&links[i].Directions[end], &judged)
 			}
 		}
@@ -82,20 +84,19 @@ func stateOfLink(spec *topology.Link, status *core.LinkStatus) (engine, state st
 	return engine, state
 }
 
-// report returns a link's state and what the kernel has counted while it joined the link, less what it had counted before.
-func (l *labLink) report(spec *topology.Link, status *core.LinkStatus, kernel, before [2]link.Counters) report.Link {
+// reportLink returns a link's state and what the kernel has counted while it joined the link, less what it had counted before.
+func reportLink(spec *topology.Link, status *core.LinkStatus, kernel carried, before [2]link.Counters) report.Link {
 	var r report.Link
 	r.Engine, r.State = stateOfLink(spec, status)
-	counted := l.byKernel(kernel)
 	for d, e := range spec.Endpoints {
 		r.Endpoints[d] = e.String()
-		plain, asked := counted[d].Sub(before[d]), status.Asked[d]
+		plain, asked := kernel.Counters[d].Sub(before[d]), status.Asked[d]
 		r.Directions[d] = report.Direction{
 			From: e.String(), Settings: asked.Settings(), Set: linkreport.Set(asked), Packets: plain.Packets, Bytes: plain.Bytes,
 			Lost: plain.Lost, LostBy: report.LostBy{Kernel: plain.Lost},
 		}
 		if spec.Engine == topology.Netem {
-			l.reportNetem(&r.Directions[d], d, asked, plain)
+			reportNetem(&r.Directions[d], asked, plain, kernel.Lossy[d])
 		}
 	}
 	return r

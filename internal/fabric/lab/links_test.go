@@ -293,7 +293,7 @@ func TestReadBeforeItsTerm(t *testing.T) {
 	read := link.Counters{Packets: 10, Bytes: 1000, Lost: 1}
 	later := link.Counters{Packets: 15, Bytes: 1500, Lost: 2}
 	l := &labLink{joined: true, base: [2]link.Counters{later, read}}
-	counted := l.byKernel([2]link.Counters{read, later})
+	counted := l.byKernel([2]link.Counters{read, later}).Counters
 	if d := counted[0]; d.Packets != 0 || d.Bytes != 0 || d.Lost != 0 {
 		t.Errorf("before its term: %+v", d)
 	}
@@ -306,7 +306,7 @@ func TestReadBeforeItsTerm(t *testing.T) {
 func TestCountsOfAnInterfaceThatIsGone(t *testing.T) {
 	l := &labLink{joined: true}
 	l.byKernel([2]link.Counters{{Packets: 10, Bytes: 1000, Lost: 1}, {Packets: 7}})
-	counted := l.byKernel([2]link.Counters{{}, {Packets: 8}})
+	counted := l.byKernel([2]link.Counters{{}, {Packets: 8}}).Counters
 	if d := counted[0]; d.Packets != 10 || d.Bytes != 1000 || d.Lost != 1 || counted[1].Packets != 8 {
 		t.Errorf("%+v", counted)
 	}

@@ -123,7 +123,7 @@ func uniqueName(t testing.TB) string {
 // nothing of it is left.
 func start(t testing.TB, topo *topology.Topology) *Lab {
 	t.Helper()
-	return startWith(t, topo, Options{})
+	return startWith(t, topo, Options{Hosts: os.Getenv("NDKLAB_TEST_HOSTS")})
 }
 
 // patient is a tolerance for probes on a machine that is busy with other tests, which is

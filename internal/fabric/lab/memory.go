@@ -247,6 +247,9 @@ type middlesParams struct {
 
 // middles sends a command the sockets for its Memory, when it asks for them.
 func (a *linkAPI) middles(ctx context.Context, r *control.Request, _ control.None) error {
+	if a.isAlone("") != nil {
+		return nil // the packets of links at other hosts are not kept
+	}
 	links := a.topology().Links
 	links = links[:min(len(links), rememberedLinks)]
 	params := middlesParams{Of: 2 * len(links)}
@@ -288,9 +291,9 @@ func (a *linkAPI) middles(ctx context.Context, r *control.Request, _ control.Non
 // losses has the link engine write to a file of a command. Without an engine, nothing was
 // lost.
 func (a *linkAPI) losses(ctx context.Context, r *control.Request, _ control.None) error {
-	engine := a.links.engine.current()
+	engine := a.here.links.engine.current()
 	if engine == nil {
 		return nil
 	}
-	return engine.Losses(ctx, a.links.seed, r.Files[0])
+	return engine.Losses(ctx, a.here.links.seed, r.Files[0])
 }

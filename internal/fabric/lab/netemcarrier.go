@@ -124,12 +124,10 @@ func setNetem(spec *topology.Link, direction int, to topology.Impairment) error 
 // what is asked of it at present, and the packets that it dropped. Those are lost
 // as was asked, if loss ever was; netem does not tell them from those that found its
 // queue full.
-func (l *labLink) reportNetem(d *report.Direction, direction int, present topology.Impairment, kernel link.Counters) {
+func reportNetem(d *report.Direction, present topology.Impairment, kernel link.Counters, lossy bool) {
 	d.Asked = linkreport.Asked(&impair.Asked{Delay: present.Delay, Jitter: present.Jitter.Spread, Loss: present.Loss.Rate, Burst: present.Loss.Burst, Rate: present.Rate})
 	d.LostBy.Kernel -= kernel.Queue
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.lossy[direction] {
+	if lossy {
 		d.Dropped += kernel.Queue
 		d.Lost -= kernel.Queue
 	} else {

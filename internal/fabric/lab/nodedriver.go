@@ -129,15 +129,18 @@ func (d *nodeDriver) start(a core.StartAgent) error {
 		if l.agent, err = node.Start(cfg, l.group, os.Stderr); err != nil {
 			return 0, err
 		}
+		l.client = l.agent.Client
 		return l.agent.PID(), nil
 	})
 	if err != nil {
 		l.unwatch()
 		return err
 	}
-	if l.hostPID, err = node.PIDIn(d.hostProc, l.agent.PID()); err != nil {
+	pid, err := node.PIDIn(d.hostProc, l.agent.PID())
+	if err != nil {
 		log.Printf("node %s: %v", spec.Name, err) // it is only shown
 	}
+	l.hostPID.Store(int64(pid))
 	d.mu.Lock()
 	d.lives[a.Node] = l
 	d.mu.Unlock()

@@ -33,13 +33,13 @@ func withProcesses(topo *topology.Topology) (specs []*topology.Node) {
 
 // agent returns the agent of a host or router that is up. Of one that somebody has stopped or paused, the error
 // says how to bring it back.
-func (a *nodeAPI) agent(name string) (*node.Agent, error) {
+func (a *nodeAPI) agent(name string) (*node.Client, error) {
 	l, err := a.alive(name)
 	if err == nil {
-		return l.agent, nil
+		return l.client, nil
 	}
 	a.look(func(l *core.Lab) {
-		if _, command := l.StateByHand(name); command != "" && a.nodes.life(name) != nil { // which no switch has
+		if _, command := l.StateByHand(name); command != "" && a.machines.life(name) != nil { // which no switch has
 			err = control.Errorf(control.Usage, "%v: `%s` brings it back", err, command)
 		}
 	})
@@ -89,7 +89,7 @@ func stateOfNode(name string, status core.NodeStatus) report.NodeState {
 
 // askNodes makes a request of each of some nodes, all of which is answered soon, and
 // says in what state the node was found, and why if that is not ready.
-func (a *nodeAPI) askNodes(ctx context.Context, nodes []*topology.Node, request func(ctx context.Context, i int, agent *node.Agent) error) []report.NodeState {
+func (a *nodeAPI) askNodes(ctx context.Context, nodes []*topology.Node, request func(ctx context.Context, i int, agent *node.Client) error) []report.NodeState {
 	states := make([]report.NodeState, len(nodes))
 	// The states tell of errors.
 	_ = parallel(ctx, requestsAtOnce, len(nodes), func(ctx context.Context, i int) error {
@@ -100,7 +100,7 @@ func (a *nodeAPI) askNodes(ctx context.Context, nodes []*topology.Node, request 
 		}
 		ctx, cancel := context.WithTimeout(ctx, answerTime)
 		defer cancel()
-		err = request(ctx, i, l.agent)
+		err = request(ctx, i, l.client)
 		switch {
 		case err == nil:
 			states[i] = report.NodeState{Name: name, State: nodeReady}
@@ -123,7 +123,7 @@ func (a *nodeAPI) askNodes(ctx context.Context, nodes []*topology.Node, request 
 // inspectAll returns the state of every node of the lab's topology, in its order.
 func (a *nodeAPI) inspectAll(ctx context.Context, topo *topology.Topology) []report.Node {
 	agents := a.inspectNodes(ctx, withProcesses(topo))
-	ports, err := a.links.network.Ports()
+	ports, err := a.machines.ports()
 	if err == nil {
 		err = a.addBufferPorts(ctx, topo, ports)
 	}
@@ -154,11 +154,11 @@ func (a *nodeAPI) amendState(found *report.NodeState) {
 // inspectNodes returns the state of hosts and routers.
 func (a *nodeAPI) inspectNodes(ctx context.Context, nodes []*topology.Node) []report.Node {
 	counters := make([]node.Counters, len(nodes))
-	states := a.askNodes(ctx, nodes, func(ctx context.Context, i int, agent *node.Agent) (err error) {
+	states := a.askNodes(ctx, nodes, func(ctx context.Context, i int, agent *node.Client) (err error) {
 		counters[i], err = agent.Counters(ctx)
 		return err
 	})
-	figures, err := a.links.bufferFigures(ctx)
+	figures, err := a.bufferFigures(ctx)
 	if err != nil {
 		log.Printf("counters of pauses: %v", err) // those of agents are right without
 	}
@@ -183,10 +183,10 @@ func (a *nodeAPI) inspectNodes(ctx context.Context, nodes []*topology.Node) []re
 func (a *nodeAPI) describe(spec *topology.Node, state report.NodeState, counted *node.Counters) report.Node {
 	status := a.node(spec.Name)
 	r := report.Node{NodeState: state, Kind: kindOf(spec), Addresses: []string{}, Counters: map[string]uint64{}, Transport: map[string]uint64{}, Restarts: status.Restarts}
-	if l := a.nodes.life(spec.Name); l != nil {
+	if l := a.machines.life(spec.Name); l != nil {
 		r.Limits, r.Usage = l.usage()
 		if r.State != nodeDown {
-			r.PID = l.hostPID
+			r.PID = int(l.hostPID.Load())
 		}
 	}
 	if r.State != nodeDown && status.Health != "" {

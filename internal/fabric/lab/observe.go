@@ -2,12 +2,13 @@ package lab
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/core"
 	"github.com/ndklab/ndklab/internal/fabric/lab/link"
+	"github.com/ndklab/ndklab/internal/fabric/linkem"
 	"github.com/ndklab/ndklab/internal/fabric/linkreport"
+	"github.com/ndklab/ndklab/internal/fabric/linkstats"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/topology"
@@ -48,7 +49,7 @@ func (s *Supervisor) observe(ctx context.Context, _ *control.Request, bounds []i
 func (a *nodeAPI) observeNodes(ctx context.Context, topo *topology.Topology, bounds []int64) []report.ObservedNode {
 	asked := withProcesses(topo)
 	answers := make([]node.Observation, len(asked))
-	states := a.askNodes(ctx, asked, func(ctx context.Context, i int, agent *node.Agent) (err error) {
+	states := a.askNodes(ctx, asked, func(ctx context.Context, i int, agent *node.Client) (err error) {
 		answers[i], err = agent.Observe(ctx, bounds)
 		return err
 	})
@@ -72,35 +73,22 @@ func (a *nodeAPI) observeNodes(ctx context.Context, topo *topology.Topology, bou
 	return nodes
 }
 
-// kernelCounters returns the kernel's counters of all links, if it joins any now: they take the kernel some microseconds for each link,
-// and of links that it does not join they say nothing (labLink.byKernel).
-func (a *linkAPI) kernelCounters(topo *topology.Topology) (map[int][2]link.Counters, error) {
-	for i := range topo.Links {
-		if a.links.link(&topo.Links[i]).isJoined() {
-			return a.links.network.Counters()
-		}
-	}
-	return nil, nil
-}
-
 // observeLinks returns every link of the lab's topology, in its order, whose states are known.
 func (a *linkAPI) observeLinks(ctx context.Context, topo *topology.Topology, states []core.LinkStatus, bounds []int64) ([]report.Link, error) {
-	kernel, err := a.kernelCounters(topo)
+	kernel, err := a.machines.carried(topo)
 	if err != nil {
 		return nil, err
 	}
 	links := make([]report.Link, len(states))
 	for i := range states {
 		spec := &topo.Links[i]
-		links[i] = a.links.link(spec).report(spec, &states[i], kernel[spec.Number], [2]link.Counters{})
+		links[i] = reportLink(spec, &states[i], kernel[spec.Number], [2]link.Counters{})
 	}
-	engine := a.links.engine.current()
-	if engine == nil {
-		return links, nil
-	}
-	all, err := engine.Observe(ctx, bounds)
+	all, err := ofEngines(ctx, a.machines.engines(), func(ctx context.Context, engine *linkem.Engine) (map[string][2]linkstats.Statistics, error) {
+		return engine.Observe(ctx, bounds)
+	})
 	if err != nil {
-		return nil, fmt.Errorf("engine: %w", err)
+		return nil, err
 	}
 	for i := range topo.Links {
 		if both, ok := all[topo.Links[i].Endpoints[0].String()]; ok {

@@ -193,7 +193,7 @@ func (a *runAPI) clearHosts(ctx context.Context) {
 		}
 		ctx, cancel := context.WithTimeout(ctx, answerTime)
 		defer cancel()
-		_ = l.agent.Workloads.Clear(ctx, "another run has begun")
+		_ = l.client.Workloads.Clear(ctx, "another run has begun")
 		return nil
 	})
 }

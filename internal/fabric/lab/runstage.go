@@ -51,7 +51,7 @@ type flowEnd struct {
 
 // A runClient is a client that runs.
 type runClient struct {
-	agent  *node.Agent
+	agent  *node.Client
 	giveUp context.CancelCauseFunc // has the stage wait for it no longer
 }
 
@@ -102,7 +102,7 @@ func (r *runStage) Serve(name string, spec workload.Spec, at netip.AddrPort, don
 			r.mu.Lock()
 			r.servers[flowEnd{name, spec.Name, spec.Flow}] = l
 			r.mu.Unlock()
-			return l.agent.Workloads.Serve(ctx, spec, at)
+			return l.client.Workloads.Serve(ctx, spec, at)
 		}))
 	}()
 }
@@ -122,7 +122,7 @@ func (r *runStage) Unserve(name, w string, flow int, done func(workload.ServerRe
 			if l != served {
 				return fmt.Errorf("node %s was started again, and what its server had found is lost", name)
 			}
-			found, err = l.agent.Workloads.Unserve(ctx, w, flow)
+			found, err = l.client.Workloads.Unserve(ctx, w, flow)
 			return err
 		})
 		done(found, err)
@@ -214,7 +214,7 @@ func (r *runStage) Change(e *topology.Event, done func(error)) {
 		defer cancel()
 		var err error
 		if e.Storm != nil {
-			err = r.links.storm(ctx, e.Node, e.Storm)
+			err = r.storm(ctx, e.Node, e.Storm)
 		} else {
 			_, err = r.ask(ctx, core.ByRun, core.CommandOf(e))
 		}
@@ -286,7 +286,7 @@ func (r *runStage) program(ctx context.Context, name string, c scenario.Command)
 }
 
 // callWhenReady waits until a server that has been started is ready, and calls c.Ready.
-func callWhenReady(ctx context.Context, agent *node.Agent, id string, c *scenario.Command) {
+func callWhenReady(ctx context.Context, agent *node.Client, id string, c *scenario.Command) {
 	if !c.Readiness.Started {
 		err := agent.Listening(ctx, id, c.Readiness.Port)
 		if err != nil && ctx.Err() == nil && !errors.Is(err, node.ErrNotListening) && !errors.Is(err, control.ErrClosed) {
@@ -345,7 +345,7 @@ func (r *runStage) Buffers(done func([]report.Buffer, []report.Deadlock, *report
 	go func() {
 		ctx, cancel := context.WithTimeout(r.ctx, linksTime)
 		defer cancel()
-		figures, err := r.links.bufferFigures(ctx)
+		figures, err := r.bufferFigures(ctx)
 		if err != nil {
 			log.Printf("buffers: %v", err)
 		}

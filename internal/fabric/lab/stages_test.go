@@ -250,7 +250,7 @@ func TestHostsFile(t *testing.T) {
 fd00:0:0::1 n0
 10.0.2.2 n0
 `
-	if got := string(hosts(topo)); !strings.HasPrefix(got, strings.Replace(want, "fd00:0:0::1", "fd00::1", 1)) || strings.Contains(got, " s\n") || strings.Count(got, "\n") != 2+3*4 {
+	if got := string(hostsFor(topo)); !strings.HasPrefix(got, strings.Replace(want, "fd00:0:0::1", "fd00::1", 1)) || strings.Contains(got, " s\n") || strings.Count(got, "\n") != 2+3*4 {
 		t.Errorf("hosts:\n%s", got)
 	}
 }
@@ -259,7 +259,7 @@ func BenchmarkHostsFile(b *testing.B) {
 	topo := ring("l", 1000)
 	b.ReportAllocs()
 	for b.Loop() {
-		b.SetBytes(int64(len(hosts(topo))))
+		b.SetBytes(int64(len(hostsFor(topo))))
 	}
 }
 

@@ -6,14 +6,13 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/core"
+	"github.com/ndklab/ndklab/internal/hosts"
 	"github.com/ndklab/ndklab/internal/node/reaper"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
@@ -32,6 +31,7 @@ type Supervisor struct {
 	*nodeAPI
 	*linkAPI
 	runs      *runAPI
+	head      *head // nil: the lab is on this machine
 	decisions *decisionLog
 	history   history
 	clients   clients
@@ -57,11 +57,12 @@ func newSupervisor(name string) *Supervisor {
 		engine: engine{lab: name, reaper: children, died: s.end}, nodes: nodes, publish: s.Publish,
 		externals: map[string]*external{}, links: map[int]*labLink{}, switches: map[string]*labSwitch{},
 	}
+	here := &machine{nodes: nodes, links: links, publish: s.Publish, lanes: newLanes()}
 	s.driver = &driver{
-		nodes: nodes, links: links, publish: s.Publish, ended: s.end, allUp: s.beReady, lanes: newLanes(),
+		machines: here, here: here, publish: s.Publish, ended: s.end, allUp: s.beReady,
 		core: core.New(&topology.Topology{Name: name}), started: time.Now(), asked: map[uint64]chan<- core.Answer{},
 	}
-	nodes.ended = s.agentEnded
+	here.present, nodes.ended = s.topology, s.agentEnded
 	s.nodeAPI = &nodeAPI{driver: s.driver, lab: name}
 	s.linkAPI = &linkAPI{driver: s.driver, lab: name, nodeAPI: s.nodeAPI}
 	s.decisions = &decisionLog{engine: &links.engine, publish: s.Publish}
@@ -75,17 +76,19 @@ func supervise(name string) error {
 	locked := inherited(stateFile, "state")
 	defer runtime.KeepAlive(locked) // the lock is held to the very end of the process
 	s := newSupervisor(name)
-	// Commands of nodes find this program also where it was started by a path.
-	if self, err := os.Executable(); err == nil {
-		os.Setenv("PATH", strings.TrimPrefix(os.Getenv("PATH")+":"+filepath.Dir(self), ":"))
+	if os.Getenv(headVariable) != "" {
+		if err := s.becomeHead(inherited(hostsFile, "hosts"), inherited(launchFile, "launch")); err != nil {
+			return err
+		}
 	}
+	findSelf()
 	// Process 1 gets no signal that it has no handler for.
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT)
 	go func() {
 		s.end(control.Errorf(control.Failed, "lab %s was ended by %s", name, unix.SignalName((<-signals).(unix.Signal))))
 	}()
-	go s.nodes.reaper.Run()
+	go s.here.nodes.reaper.Run()
 
 	if err := s.serveOwner(owner); err != nil {
 		return err
@@ -97,8 +100,19 @@ func supervise(name string) error {
 	log.Print(s.reason)
 	s.decisions.close()
 	s.clients.awaitGone()
-	s.links.engine.end()
+	if s.head != nil {
+		s.head.hosts.End()
+	}
+	s.here.links.engine.end()
 	return nil
+}
+
+// becomeHead has the lab's nodes be at several hosts.
+func (s *Supervisor) becomeHead(listener, launch *os.File) (err error) {
+	s.head = &head{ended: s.agentEnded, qpError: s.publishQPError, publish: s.Publish, die: s.end, lives: map[string]*life{}, cut: make(chan error, 1)}
+	s.head.hosts, err = hosts.FromFiles(listener, launch, s.head.requests)
+	s.machines = s.head
+	return err
 }
 
 // end makes the lab end; the first reason counts.

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
@@ -48,6 +49,9 @@ func (d *linkDriver) makeSwitch(topo *topology.Topology, spec *topology.Node) fu
 		used[sw.number] = true
 	}
 	number := 0
+	if d.far != nil { // no other host has a bridge of that number, of which its address is made
+		number = slices.IndexFunc(topo.Nodes, func(n topology.Node) bool { return n.Name == spec.Name })
+	}
 	for used[number] {
 		number++
 	}

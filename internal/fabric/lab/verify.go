@@ -28,6 +28,9 @@ func (l Links) Verify(ctx context.Context, endpoint string, probes Probes) (*rep
 
 // verifyLink answers methodVerify.
 func (a *linkAPI) verifyLink(ctx context.Context, _ *control.Request, params verifyParams) (*report.Verification, error) {
+	if err := a.isAlone("probes of a link"); err != nil {
+		return nil, err
+	}
 	var dilation int
 	a.look(func(l *core.Lab) { dilation = l.Topology().DilationFactor() })
 	if dilation > 1 {
@@ -96,12 +99,12 @@ func (a *linkAPI) probeEnds(spec *topology.Link) (ends [2]probe.End, err error) 
 		switch {
 		case e.External():
 			return ends, control.Errorf(control.Usage, "link %s has an end outside the lab, %s, where no probe can be seen", spec.Endpoints[0], e)
-		case a.links.hasBuffer(e.Node):
+		case a.here.links.hasBuffer(e.Node):
 			return ends, control.Errorf(control.Usage, atBuffer, "send a probe", e, "a run's report has the delays of all packets of its links")
-		case a.links.switchOf(e.Node) != nil:
+		case a.here.links.switchOf(e.Node) != nil:
 			ends[end] = probe.End{Interface: link.Port(spec.Number, end)}
 		default:
-			ends[end] = probe.End{Interface: e.Interface, PID: a.nodes.life(e.Node).agent.PID()}
+			ends[end] = probe.End{Interface: e.Interface, PID: a.machines.life(e.Node).agent.PID()}
 		}
 	}
 	return ends, nil

@@ -118,12 +118,12 @@ type Link struct {
 // request that makes no sense fails with a *control.Error of code control.Usage. Every
 // request fails with control.ErrClosed once the process has ended.
 type Engine struct {
-	conn *control.Conn
+	conn control.Caller
 }
 
 // NewEngine makes an Engine of the channel to a process that runs Main. The
 // channel stays the caller's to close, which ends the process.
-func NewEngine(conn *control.Conn) *Engine { return &Engine{conn} }
+func NewEngine(conn control.Caller) *Engine { return &Engine{conn} }
 
 // Done is closed when the process has ended.
 func (e *Engine) Done() <-chan struct{} { return e.conn.Done() }

@@ -1,0 +1,36 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ndklab/ndklab/internal/fabric/linkem"
+	"github.com/ndklab/ndklab/internal/fabric/linkstats"
+)
+
+// ofEngines returns the statistics of links that engines have, by the name of the link. Those of a link that two of them have
+// are joined: the engine where packets enter counts those, and the one where they leave counts how late they are.
+func ofEngines(ctx context.Context, engines []*linkem.Engine, ask func(context.Context, *linkem.Engine) (map[string][2]linkstats.Statistics, error)) (map[string][2]linkstats.Statistics, error) {
+	answers := make([]map[string][2]linkstats.Statistics, len(engines))
+	err := parallel(ctx, len(engines), len(engines), func(ctx context.Context, i int) (err error) {
+		if answers[i], err = ask(ctx, engines[i]); err != nil {
+			return fmt.Errorf("engine: %w", err)
+		}
+		return nil
+	})
+	if err != nil || len(answers) == 0 {
+		return nil, err
+	}
+	all := answers[0]
+	for _, more := range answers[1:] {
+		for name, both := range more {
+			if one, ok := all[name]; ok {
+				for d := range both {
+					both[d] = linkstats.Join(&one[d], &both[d])
+				}
+			}
+			all[name] = both
+		}
+	}
+	return all, nil
+}

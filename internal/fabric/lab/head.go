@@ -1,0 +1,359 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/core"
+	"github.com/ndklab/ndklab/internal/fabric/event"
+	"github.com/ndklab/ndklab/internal/fabric/lab/link"
+	"github.com/ndklab/ndklab/internal/fabric/linkem"
+	"github.com/ndklab/ndklab/internal/hosts"
+	"github.com/ndklab/ndklab/internal/node"
+	"github.com/ndklab/ndklab/internal/topology/parts"
+	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// A head is the machines of a lab over several hosts: it passes actions on to the parts there, and asks these (part.go). An
+// action on a link between two hosts goes to both.
+type head struct {
+	// ended is told of the end of an agent, and qpError of a queue pair in error.
+	ended   func(l *life, reason string)
+	qpError func(node string, e provider.QPError)
+	publish func(event.Event)
+	die     func(*control.Error) // is told why the lab ends
+	hosts   *hosts.Head
+	cut     chan error // why the links between two hosts have ended; has room
+
+	// The following fields are set by begin.
+	parts []*farPart
+	at    map[string]*farPart // by node
+
+	mu    sync.Mutex       // guards what follows
+	lives map[string]*life // the present or the last one of each node
+}
+
+// A farPart is the part of a lab at a host.
+type farPart struct {
+	*hosts.Host
+	engine *linkem.Engine
+	busy   atomic.Bool // its engine is there: it has been asked for, or is about to be
+}
+
+// begin places the nodes of a lab on hosts, has the parts there know the lab, and joins those that have links with each other.
+func (h *head) begin(ctx context.Context, lab string, topo *topology.Topology, found []*hosts.Host) error {
+	on := make([]parts.Host, len(found))
+	for i, host := range found {
+		on[i] = parts.Host{Name: host.Name, CPUs: host.CPUs, Memory: host.Memory}
+	}
+	placed, err := parts.Plan(topo, on, parts.UsualApart)
+	if err != nil {
+		return err
+	}
+	params := partParams{Lab: lab, Topology: topo, Hosts: map[string]string{}}
+	h.at = map[string]*farPart{}
+	for _, host := range found {
+		h.parts = append(h.parts, &farPart{Host: host, engine: linkem.NewEngine(control.Behind(host.Conn, engineName))})
+	}
+	for i := range topo.Nodes {
+		name := topo.Nodes[i].Name
+		h.at[name] = h.parts[placed.Of(name)]
+		params.Hosts[name] = h.at[name].Name
+	}
+	err = h.each(ctx, h.parts, func(ctx context.Context, p *farPart) error {
+		params := params
+		params.Host = p.Name
+		return methodPrepare.Call(ctx, p.Conn, params)
+	})
+	if err != nil {
+		return err
+	}
+	joined := map[[2]*farPart]bool{}
+	for i := range topo.Links {
+		both := h.ofLink(&topo.Links[i])
+		if len(both) < 2 {
+			continue
+		}
+		pair := [2]*farPart{both[0], both[1]}
+		if joined[pair] {
+			continue
+		}
+		joined[pair] = true
+		for _, p := range pair {
+			p.busy.Store(true)
+		}
+		if err := h.hosts.Join(ctx, pair[0].Host, pair[1].Host); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// each asks parts at once. An error has the name of its host.
+func (h *head) each(ctx context.Context, parts []*farPart, ask func(context.Context, *farPart) error) error {
+	return parallel(ctx, len(parts), len(parts), func(ctx context.Context, i int) error {
+		if err := ask(ctx, parts[i]); err != nil {
+			return fmt.Errorf("host %s: %w", parts[i].Name, err)
+		}
+		return nil
+	})
+}
+
+// ofLink returns the parts that have ends of a link, in the order of the hosts.
+func (h *head) ofLink(spec *topology.Link) []*farPart {
+	one, other := h.at[spec.Endpoints[0].Node], h.at[spec.Endpoints[1].Node]
+	switch {
+	case one == nil || one == other: // an external is where its node is
+		return []*farPart{other}
+	case other == nil:
+		return []*farPart{one}
+	case one.Index > other.Index:
+		one, other = other, one
+	}
+	return []*farPart{one, other}
+}
+
+// partsOf returns the parts that carry out an action.
+func (h *head) partsOf(a core.Action) []*farPart {
+	node := func(name string) []*farPart { return []*farPart{h.at[name]} }
+	switch a := a.(type) {
+	case core.MakeSwitch:
+		return node(a.Spec.Name)
+	case core.RemoveSwitch:
+		return node(a.Spec.Name)
+	case interface{ NodeName() string }:
+		return node(a.NodeName())
+	case core.MakeEnds:
+		return h.ofLink(a.Link)
+	case core.RemoveEnd:
+		return h.ofLink(a.Link)
+	case core.ResizeLink:
+		return h.ofLink(a.Link)
+	case core.Impair:
+		return h.ofLink(a.Link)
+	case core.SetImpairment:
+		return h.ofLink(a.Link)
+	case core.AwaitIdle:
+		return h.ofLink(a.Link)
+	case core.ReleaseLink:
+		return h.ofLink(a.Link)
+	case core.Connect:
+		return h.ofLink(a.Link)
+	case core.Disconnect:
+		return h.ofLink(a.Link)
+	case core.TakeApart:
+		return h.ofLink(a.Link)
+	}
+	return h.parts
+}
+
+// action returns how to have parts carry out an action.
+func (h *head) action(_ *topology.Topology, a core.Action) func() core.Done {
+	parts := h.partsOf(a)
+	return func() core.Done {
+		o, err := orderOf(a)
+		if err != nil {
+			return core.Done{Err: err}
+		}
+		if start, ok := a.(core.StartAgent); ok {
+			return h.start(start, o)
+		}
+		var mu sync.Mutex // guards what follows
+		var all core.Done
+		err = h.each(context.Background(), parts, func(ctx context.Context, p *farPart) error {
+			switch a.(type) {
+			case core.Impair, core.Connect:
+				p.busy.Store(true) // if the engine is started at all
+			}
+			is, err := methodOrder.Call(ctx, p.Conn, o)
+			mu.Lock()
+			defer mu.Unlock()
+			all.Agent, all.Late = all.Agent || is.Done.Agent, all.Late || is.Done.Late
+			all.Status, all.Output, all.Failure = is.Done.Status, is.Done.Output, is.Done.Failure
+			if err == nil && is.Err != nil {
+				err = is.Err
+			}
+			return err
+		})
+		all.Err = err
+		return all
+	}
+}
+
+// start has a part start an agent. Its life is known before: the agent may end at once.
+func (h *head) start(a core.StartAgent, o order) core.Done {
+	p := h.at[a.Node]
+	l := &life{Of: a.Of, spec: a.Topology.FindNode(a.Node), unwatch: func() {}, down: make(chan struct{})}
+	l.client = node.NewClient(a.Node, control.Behind(p.Conn, agentAt(a.Of)))
+	l.usageOf = func() (u usage) {
+		u, _ = methodUsage.Call(context.Background(), p.Conn, a.Node) // a node that is gone uses nothing
+		return u
+	}
+	h.mu.Lock()
+	before := h.lives[a.Node]
+	h.lives[a.Node] = l
+	h.mu.Unlock()
+	is, err := methodOrder.Call(context.Background(), p.Conn, o)
+	if err == nil && is.Err != nil {
+		err = is.Err
+	}
+	if err != nil {
+		h.mu.Lock()
+		h.lives[a.Node] = before
+		h.mu.Unlock()
+		return core.Done{Err: fmt.Errorf("host %s: %w", p.Name, err)}
+	}
+	l.hostPID.Store(int64(is.PID))
+	return is.Done
+}
+
+func (h *head) forgetNode(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.lives, name)
+}
+
+func (h *head) forgetLink(*topology.Link) {} // there is nothing of it here
+
+func (h *head) life(name string) *life {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lives[name]
+}
+
+func (h *head) pid(node string, pid int) (int, error) {
+	return methodPID.Call(context.Background(), h.at[node].Conn, pidParams{node, pid})
+}
+
+func (h *head) ports() (map[[2]int]link.PortStatus, error) {
+	all := map[[2]int]link.PortStatus{}
+	var mu sync.Mutex // guards all
+	return all, h.each(context.Background(), h.parts, func(ctx context.Context, p *farPart) error {
+		found, err := methodPorts.Call(ctx, p.Conn, nil)
+		mu.Lock()
+		defer mu.Unlock()
+		for _, port := range found {
+			all[[2]int{port.Link, port.End}] = port.Status
+		}
+		return err
+	})
+}
+
+// carried asks the parts. The kernel of none carries a link between hosts.
+func (h *head) carried(*topology.Topology) (map[int]carried, error) {
+	all := map[int]carried{}
+	var mu sync.Mutex // guards all
+	return all, h.each(context.Background(), h.parts, func(ctx context.Context, p *farPart) error {
+		found, err := methodCarried.Call(ctx, p.Conn, nil)
+		mu.Lock()
+		defer mu.Unlock()
+		for number, of := range found {
+			if of != (carried{}) {
+				all[number] = of
+			}
+		}
+		return err
+	})
+}
+
+// engines returns those that parts may have started.
+func (h *head) engines() (all []*linkem.Engine) {
+	for _, p := range h.parts {
+		if p.busy.Load() {
+			all = append(all, p.engine)
+		}
+	}
+	return all
+}
+
+// requests answers the part at a host.
+func (h *head) requests(host *hosts.Host) control.Handler {
+	mux := new(control.Mux)
+	methodEnded.Handle(mux, func(_ context.Context, _ *control.Request, of ended) error {
+		if l := h.life(of.Node); l != nil && l.Of == of.Of {
+			h.ended(l, of.Reason)
+		}
+		return nil
+	})
+	methodOver.Handle(mux, func(_ context.Context, _ *control.Request, reason string) error {
+		h.die(control.Errorf(control.Failed, "host %s: %s", host.Name, reason))
+		return nil
+	})
+	noticeTrunk.Handle(mux, func(_ context.Context, _ *control.Request, of trunkEnd) error {
+		select {
+		case h.cut <- control.Errorf(control.Failed, "host %s: its links to %s have ended: %s", host.Name, of.Host, of.Reason):
+		default: // another was first
+		}
+		return nil
+	})
+	noticePublish.Handle(mux, func(_ context.Context, _ *control.Request, e event.Event) error {
+		h.publish(e)
+		return nil
+	})
+	noticeQPError.Handle(mux, func(_ context.Context, _ *control.Request, e nodeQPError) error {
+		h.qpError(e.Node, e.Error)
+		return nil
+	})
+	mux.Forward(func(to string) (control.Handler, error) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		for _, l := range h.lives {
+			if agentAt(l.Of) == to {
+				return l.client.Notices().Serve, nil
+			}
+		}
+		return nil, control.Errorf(control.Usage, "there is no node %s", to)
+	})
+	return mux.Serve
+}
+
+// goneTime is the time in which a head knows of a host that is gone, which ends the trunks to it at once.
+const goneTime = 5 * time.Second
+
+// watch ends the lab when a host is gone, or does not reach another.
+func (h *head) watch() {
+	var err error
+	select {
+	case err = <-h.hosts.Lost():
+	case err = <-h.cut:
+		select {
+		case err = <-h.hosts.Lost(): // which is why
+		case <-time.After(goneTime):
+		}
+	}
+	h.die(control.AsError(err))
+}
+
+// errAcrossHosts is the error of a request for what a lab over several hosts does not do.
+func errAcrossHosts(what string) error {
+	return control.Errorf(control.Unable, "%s: a lab over several hosts cannot do that yet; remedy: run it without --hosts", what)
+}
+
+// isAlone reports an error if the lab has several hosts.
+func (d *driver) isAlone(what string) error {
+	if d.machines == machines(d.here) {
+		return nil
+	}
+	return errAcrossHosts(what)
+}
+
+// acrossHosts returns which hosts a lab is to be over, as its guardian reads it, or says what it cannot do there.
+func acrossHosts(topo *topology.Topology, options *Options) (string, error) {
+	spec, err := hosts.Parse(options.Hosts)
+	switch {
+	case err != nil:
+		return "", err
+	case options.Record != nil || options.Replay != nil:
+		return "", errAcrossHosts("a log of decisions")
+	case len(topo.Captures) > 0:
+		return "", errAcrossHosts("captures of the file")
+	case len(topo.Externals) > 0:
+		return "", errAcrossHosts("links to outside the lab")
+	}
+	return spec.String(), nil
+}

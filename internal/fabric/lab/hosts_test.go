@@ -1,0 +1,119 @@
+package lab
+
+import (
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/node"
+	"github.com/ndklab/ndklab/topology"
+)
+
+// Each process of a lab over two hosts whose end is the lab's, or not, is killed: the lab ends with a reason that names
+// what has gone, and where, and nothing is left at any host.
+func TestHostDies(t *testing.T) {
+	for _, c := range []struct{ part, want string }{
+		{"ndklab-worker LAB/host2", "host host2"},
+		{"ndklab-part LAB/host2", "host host2"},
+		{"ndklab-supervisor", ""},
+		{"ndklab-linkem", "host host"},
+	} {
+		t.Run(strings.Fields(c.part)[0], func(t *testing.T) {
+			topo := ring(uniqueName(t), 4)
+			l := startWith(t, topo, Options{Hosts: "local:2"})
+			kill(t, processOf(t, topo.Name, strings.Replace(c.part, "LAB", topo.Name, 1)))
+			<-l.Done()
+			if err := l.End(); !strings.Contains(err.Error(), c.want) {
+				t.Errorf("the lab's end: %v, want %s", err, c.want)
+			}
+			eventually(t, testTime, func() string { return remains(t, topo.Name) })
+		})
+	}
+}
+
+// What a lab over several hosts cannot do is refused before anything is made, and said where it is asked for later.
+func TestRefusedAcrossHosts(t *testing.T) {
+	topo := ring(uniqueName(t), 2)
+	topo.Externals = make([]topology.Interface, 1)
+	_, err := Start(testContext(t), topo, Options{Hosts: "local:2"})
+	if control.CodeOf(err) != control.Unable || !strings.Contains(err.Error(), "links to outside the lab") {
+		t.Errorf("%v", err)
+	}
+	_, err = Start(testContext(t), ring(uniqueName(t), 2), Options{Hosts: "nonsense:2"})
+	if control.CodeOf(err) != control.Usage || remains(t, topo.Name) != "" {
+		t.Errorf("%v, left: %s", err, remains(t, topo.Name))
+	}
+}
+
+// Nodes of two hosts have links of any kind between them: RDMA passes, links are impaired, cut and plain again, nodes die and
+// start again, and the figures of both hosts are one lab's.
+func TestAcrossHosts(t *testing.T) {
+	topo := ring(uniqueName(t), 4)
+	delay := topology.Impairment{Delay: 2 * time.Millisecond}
+	for i := range topo.Links {
+		topo.Links[i].Directions = [2]topology.Impairment{delay, delay}
+	}
+	l := startWith(t, topo, Options{Hosts: "local:2"})
+	ctx := testContext(t)
+	ping := func(from, to string) {
+		t.Helper()
+		status, out := output(t, l, from, "ping -c 3 -i 0.01 -W 5 "+to)
+		if status != 0 {
+			t.Errorf("%s to %s: status %d, %s", from, to, status, out)
+		}
+	}
+	for i := range topo.Links {
+		ping(topo.Links[i].Endpoints[0].Node, addressAt(topo, i, 1))
+	}
+	if err := l.Links.Down(ctx, "n1:eth0"); err != nil {
+		t.Fatal(err)
+	}
+	for _, end := range topo.Links[1].Endpoints {
+		if _, out := output(t, l, end.Node, "cat /sys/class/net/"+end.Interface+"/carrier"); out != "0\n" {
+			t.Errorf("carrier of %s: %s", end, out)
+		}
+	}
+	if err := l.Links.Up(ctx, "n1:eth0"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Nodes.Change(ctx, "n2", RestartNode); err != nil {
+		t.Fatal(err)
+	}
+	ping("n1", addressAt(topo, 1, 1))
+	links, err := l.Links.Inspect(ctx, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range links {
+		for _, d := range k.Directions {
+			if d.Packets == 0 || d.Lost != 0 || d.Achieved.DelayUS == nil || *d.Achieved.DelayUS < 2000 {
+				t.Errorf("%s: %+v", d.From, d)
+			}
+		}
+	}
+}
+
+// addressAt returns the first address at an end of a link.
+func addressAt(topo *topology.Topology, link, end int) string {
+	e := topo.Links[link].Endpoints[end]
+	for _, face := range topo.FindNode(e.Node).Interfaces {
+		if face.Name == e.Interface {
+			return face.Addresses[0].Addr().String()
+		}
+	}
+	return ""
+}
+
+// output runs a command in a node and returns its status and all that it writes.
+func output(t *testing.T, l *Lab, at, command string) (int, string) {
+	t.Helper()
+	r := runCommand(t, l, at, node.Command{Args: []string{"sh", "-c", command + " 2>&1"}, Env: os.Environ()})
+	all, err := io.ReadAll(r.stdout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return <-r.status, string(all)
+}
