@@ -12,8 +12,8 @@
 // death.
 //
 // Requests and notices are declared as values that both ends use: Method, Procedure and
-// Notice. Start reading there (method.go), then at Conn. How messages cross is a carrier's
-// matter: unixCarrier (carrier.go) or streams (streams.go).
+// Notice. Start reading there (method.go), then at Conn. A carrier takes messages
+// across: unixCarrier (carrier.go) or streams (streams.go).
 package control
 
 import (

@@ -82,7 +82,7 @@ func (lostFile) resize(uint32)               {}
 func (lostFile) endWriting()                 {}
 func (lostFile) close()                      {}
 
-// A descriptor is what both kinds of files have.
+// A descriptor has the part that both kinds of files share.
 type descriptor struct {
 	f      *os.File
 	fd     int // of f
@@ -157,7 +157,7 @@ type shared struct {
 	kicked chan struct{}
 }
 
-// mostAtOnce is what a pipe takes without blocking if poll says that it is writable: PIPE_BUF.
+// mostAtOnce is PIPE_BUF: a pipe takes so much without blocking if poll says that it is writable.
 const mostAtOnce = 4096
 
 func (s *shared) write(b []byte) (int, error) { return s.descriptor.write(b[:min(len(b), mostAtOnce)]) }

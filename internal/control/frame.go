@@ -9,7 +9,7 @@ import (
 	"github.com/ndklab/ndklab/internal/terminal"
 )
 
-// A frame is what goes over a stream carrier: a head, and of some kinds a body.
+// A frame goes over a stream carrier: it has a head, and one of some kinds a body.
 type frame struct {
 	kind   kind
 	theirs bool   // the stream was opened by who receives the frame
@@ -69,7 +69,7 @@ func readFrame(r io.Reader, message int) (f frame, err error) {
 	return f, nil
 }
 
-// A passage is how bytes flow through a file, seen from who sent it.
+// A passage says which way bytes flow through a file, seen from its sender.
 type passage uint8
 
 const (

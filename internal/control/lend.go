@@ -31,8 +31,8 @@ type lentTerminal struct {
 	giveUp sync.Once
 }
 
-// sizeInterval is how often a lent terminal is asked for its size, of whose change only
-// processes that it controls are told.
+// sizeInterval is the time between two looks at the size of a lent terminal. Only processes
+// that it controls are told of a change.
 const sizeInterval = 200 * time.Millisecond
 
 // lendTerminal makes the terminal fd raw; nil if it is none.
@@ -84,45 +84,6 @@ func (t *lentTerminal) end() { t.giveUp.Do(func() { close(t.over) }) }
 func (d *descriptor) resize(size uint32) {
 	// It fails for a terminal that has hung up.
 	_ = terminal.Resize(d.f, uint16(size>>16), uint16(size))
-}
-
-// make makes what a request has for a file that the peer sent. If that fails, the stream has
-// files that are over.
-func (s *stream) make(e *entry) (*os.File, error) {
-	var fds [2]int
-	var err error
-	out, in := e.passage != outward, e.passage != inward
-	switch e.passage {
-	case outward:
-		if err = unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err == nil {
-			fds[0], fds[1] = fds[1], fds[0] // the first is ours
-		}
-	case inward:
-		err = unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK)
-	case both:
-		fds, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	case lentTerm:
-		s.made = true
-		fds, err = makeTerminal(e.state)
-	}
-	if err == nil {
-		defer unix.Close(fds[0])
-		if err = s.flow(fds[0], out, in); err == nil {
-			return os.NewFile(uintptr(fds[1]), "received"), nil
-		}
-		unix.Close(fds[1])
-		if s.out != nil {
-			s.out.file.close()
-		}
-	}
-	s.changed.L = &s.carrier.mu
-	if out {
-		s.out = &outflow{file: lostFile{}, credit: window}
-	}
-	if in {
-		s.in = &inflow{file: lostFile{}, room: window}
-	}
-	return nil, err
 }
 
 // makeTerminal makes a pseudo-terminal, the controlling end first.

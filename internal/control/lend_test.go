@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -150,6 +152,103 @@ func TestLendHangsUp(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLendFails: a terminal of a request that could not be sent is as before.
+func TestLendFails(t *testing.T) {
+	keepsDescriptors(t)
+	_, tty := newTerminal(t)
+	before, err := terminal.Look(tty)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, _ := streamPair(t, nil, double)
+	c.carrier.(*streams).count[ours] = maxStreams
+	err = c.call(Lend(t.Context()), "double", 1, nil, tty)
+	if err == nil || !strings.HasSuffix(err.Error(), "16384 files are open at the peer, at most so many can be") {
+		t.Errorf("got %v", err)
+	}
+	if now, err := terminal.Look(tty); now != before || err != nil {
+		t.Errorf("%s, %v", cmp.Diff(before, now), err)
+	}
+	if err := c.call(t.Context(), "double", 1, nil); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// run is a handler that runs a shell's command with the files, as the session of a terminal if
+// there are three.
+func run(ctx context.Context, r *Request) (any, error) {
+	var command string
+	if err := r.decode(&command); err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, "sh", "-c", command)
+	cmd.Stdin, cmd.Stdout = r.Files[0], r.Files[1]
+	if len(r.Files) == 3 {
+		cmd.Stderr = r.Files[2]
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	}
+	for _, f := range r.Files {
+		if err := unix.SetNonblock(int(f.Fd()), false); err != nil {
+			return nil, err
+		}
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	for i, f := range r.Files {
+		f.Close()
+		r.Files[i] = nil
+	}
+	// Only its output is of interest.
+	_ = cmd.Wait()
+	return cmd.ProcessState.String(), nil
+}
+
+// TestPrograms: programs have a lent terminal as their own, and pipes as of a shell.
+func TestPrograms(t *testing.T) {
+	keepsDescriptors(t)
+	c, _ := streamPair(t, nil, run)
+	t.Run("terminal", func(t *testing.T) {
+		keys, tty := newTerminal(t)
+		answer := make(chan error, 1)
+		var state string
+		go func() {
+			answer <- c.call(Lend(t.Context()), "run", "stty size; echo to it >/dev/tty; exec sleep 1000", &state, tty, tty, tty)
+		}()
+		const want = "24 80\r\nto it\r\n"
+		shown := make([]byte, len(want))
+		if _, err := io.ReadFull(keys, shown); string(shown) != want || err != nil {
+			t.Errorf("%q, %v, want %q", shown, err, want)
+		}
+		if _, err := keys.WriteString("\x03"); err != nil { // Ctrl-C, to what is in its foreground
+			t.Fatal(err)
+		}
+		if err := <-answer; state != "signal: interrupt" || err != nil {
+			t.Errorf("%s, %v", state, err)
+		}
+	})
+	t.Run("pipes", func(t *testing.T) {
+		null, err := os.Open(os.DevNull)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer null.Close()
+		r, w := pipe(t)
+		answer := make(chan error, 1)
+		var state string
+		go func() { answer <- c.call(t.Context(), "run", "echo first >/dev/stdout; exec yes", &state, null, w) }()
+		const want = "first\ny\n"
+		shown := make([]byte, len(want))
+		if _, err := io.ReadFull(r, shown); string(shown) != want || err != nil {
+			t.Errorf("%q, %v, want %q", shown, err, want)
+		}
+		r.Close()
+		if err := <-answer; (state != "signal: broken pipe" && state != "exit status 1") || err != nil { // as SIGPIPE is ignored or not
+			t.Errorf("%s, %v", state, err)
+		}
+	})
 }
 
 // TestNotLent: a terminal that is not the peer's alone stays as it is, with its lines and its

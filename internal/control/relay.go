@@ -7,8 +7,8 @@ import (
 
 // Relay passes what the peer of r's channel asks or says on to the peer of another, and
 // returns the answer as it is. Files go along, and those of this process are closed once
-// they have gone: an end that came there would not come here otherwise. It is what a Handler
-// returns that answers for somebody else. The order of notices is kept. If the other channel
+// they have gone: an end that came there would not come here otherwise. A Handler that
+// answers for somebody else returns it. The order of notices is kept. If the other channel
 // has ended, the caller gets ErrClosed.
 func Relay(ctx context.Context, r *Request, to *Conn) (any, error) {
 	return relay(ctx, r, to, r.behind)

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"os"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -72,6 +73,45 @@ func (s *stream) flow(fd int, out, in bool) error {
 	return nil
 }
 
+// make makes what a request has for a file that the peer sent. If that fails, the stream has
+// files that are over.
+func (s *stream) make(e *entry) (*os.File, error) {
+	var fds [2]int
+	var err error
+	out, in := e.passage != outward, e.passage != inward
+	switch e.passage {
+	case outward:
+		if err = unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err == nil {
+			fds[0], fds[1] = fds[1], fds[0] // the first is ours
+		}
+	case inward:
+		err = unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK)
+	case both:
+		fds, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	case lentTerm:
+		s.made = true
+		fds, err = makeTerminal(e.state)
+	}
+	if err == nil {
+		defer unix.Close(fds[0])
+		if err = s.flow(fds[0], out, in); err == nil {
+			return os.NewFile(uintptr(fds[1]), "received"), nil
+		}
+		unix.Close(fds[1])
+		if s.out != nil {
+			s.out.file.close()
+		}
+	}
+	s.changed.L = &s.carrier.mu
+	if out {
+		s.out = &outflow{file: lostFile{}, credit: window}
+	}
+	if in {
+		s.in = &inflow{file: lostFile{}, room: window}
+	}
+	return nil, err
+}
+
 // start begins to copy.
 func (s *stream) start() {
 	if s.out != nil {
@@ -88,7 +128,6 @@ func (s *stream) start() {
 // discard closes the files of a stream that was never started.
 func (s *stream) discard() {
 	s.carrier.mu.Lock()
-	defer s.carrier.mu.Unlock()
 	if s.out != nil {
 		s.out.file.close()
 		s.out.over = true
@@ -98,6 +137,10 @@ func (s *stream) discard() {
 		s.in.over, s.in.ended = true, true
 	}
 	s.end()
+	s.carrier.mu.Unlock()
+	if s.lent != nil {
+		s.lent.follow(s) // which has its end to follow
+	}
 }
 
 // isOver reports whether nothing goes either way any more. The caller holds mu.
@@ -187,8 +230,8 @@ func (in *inflow) append(data []byte) {
 		in.file.kick() // it waits for more
 	}
 	if in.from > 0 && len(in.buf)+len(data) > cap(in.buf) {
-		// Not in place, where it is being written from. What is spare is so no more: some of
-		// what took its place is written.
+		// Not in place, where it is being written from. The spare buffer is not any more, since some
+		// of the one that took its place is written.
 		in.buf, in.spare, in.from = append(in.spare[:0], in.buf[in.from:]...), in.buf, 0
 	}
 	in.buf = append(in.buf, data...)

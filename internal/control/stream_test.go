@@ -514,7 +514,7 @@ func TestLastOutput(t *testing.T) {
 	}
 }
 
-// BenchmarkStream is what a handler writes to a pipe of the caller's.
+// BenchmarkStream has a handler write to a pipe of the caller's.
 func BenchmarkStream(b *testing.B) {
 	const size = 1 << 20
 	c, _ := streamPair(b, nil, func(_ context.Context, r *Request) (any, error) {
