@@ -6,6 +6,7 @@ import (
 
 	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/ndklab/ndklab/internal/topology/diff"
+	"github.com/ndklab/ndklab/internal/topology/parts"
 	"github.com/ndklab/ndklab/topology"
 	"github.com/spf13/cobra"
 )
@@ -17,6 +18,8 @@ type dryLab struct {
 	Nodes     []dryNode     `json:"nodes"`
 	Links     []dryLink     `json:"links"`
 	Externals []dryExternal `json:"externals"`
+	// Placement says how the lab would be laid over hosts; null without --hosts.
+	Placement *parts.Summary `json:"placement,omitempty"`
 }
 
 type dryNode struct {
@@ -56,6 +59,10 @@ func dryRun(cmd *cobra.Command, file string, flags *fileFlags, seed *seedFlag, r
 	if seed.given {
 		t.Seed, t.HasSeed = seed.value, true
 	}
+	placed, err := flags.hosts.place(t)
+	if err != nil {
+		return err
+	}
 	names, err := lab.Up()
 	switch {
 	case err != nil:
@@ -66,8 +73,12 @@ func dryRun(cmd *cobra.Command, file string, flags *fileFlags, seed *seedFlag, r
 	default:
 		fmt.Fprintf(cmd.ErrOrStderr(), "lab %[1]s is up, and would have to be taken down first, as --reconfigure does; `ndklab apply` changes it\n", t.Name)
 	}
-	return output.printText(cmd.OutOrStdout(), newDryLab(t),
-		fmt.Sprintf("%slab %s would have nodes: %d, links: %d; nothing was made\n", diff.All(t), t.Name, len(t.Nodes), len(t.Links)))
+	made, hosts := newDryLab(t), ""
+	if made.Placement = placed; placed != nil {
+		hosts = placed.String()
+	}
+	return output.printText(cmd.OutOrStdout(), made,
+		fmt.Sprintf("%s%slab %s would have nodes: %d, links: %d; nothing was made\n", diff.All(t), hosts, t.Name, len(t.Nodes), len(t.Links)))
 }
 
 func newDryLab(t *topology.Topology) dryLab {

@@ -42,8 +42,8 @@ func (f *runFlags) detail() text.Detail { return detail(*f.verbose) }
 
 func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: `run [FILE|-|LAB] [-o text|json] [--seed N] [--junit FILE] [--html FILE] [--artifacts DIR] [-v] [--keep] [--name NAME] [--reconfigure] [--node-filter NODES] [--set PATH=VALUE] [--label NAME=VALUE] [--dilation N] [--record FILE] [--replay FILE] [--simulate [--memory SIZE] [--baseline FILE | --write-baseline FILE]]
-  ndklab run DIR|FILE... [-j N] [--shard I/N] [--retries N] [--fail-fast] [--count N] [--seed N] [--label NAME=VALUE] [--dilation N] [-o text|json] [--junit FILE] [--html FILE] [--artifacts DIR] [--simulate [--memory SIZE] [--baseline FILE | --write-baseline FILE]]`,
+		Use: `run [FILE|-|LAB] [-o text|json] [--seed N] [--junit FILE] [--html FILE] [--artifacts DIR] [-v] [--keep] [--name NAME] [--reconfigure] [--node-filter NODES] [--set PATH=VALUE] [--label NAME=VALUE] [--dilation N] [--hosts HOSTS] [--record FILE] [--replay FILE] [--simulate [--memory SIZE] [--baseline FILE | --write-baseline FILE]]
+  ndklab run DIR|FILE... [-j N] [--shard I/N] [--retries N] [--fail-fast] [--count N] [--seed N] [--label NAME=VALUE] [--dilation N] [--hosts HOSTS] [-o text|json] [--junit FILE] [--html FILE] [--artifacts DIR] [--simulate [--memory SIZE] [--baseline FILE | --write-baseline FILE]]`,
 		Short: "Run a topology's workloads and report, or a suite of them",
 		Long: `Builds the lab of a topology file, runs its workloads and timeline, compares the
 results with its checks, takes the lab down and prints a report. The report ends with
@@ -81,6 +81,8 @@ command at once.
 
 ` + dilationHelp + `
 
+` + hostsHelp + `
+
 ` + setHelp + `
 
 ` + logHelp,
@@ -112,6 +114,7 @@ command at once.
 	}
 	f.files.labels = newLabelFlag(cmd)
 	f.files.addDilation(cmd)
+	f.files.addHosts(cmd)
 	f.files.addSet(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !*f.simulate {
@@ -135,6 +138,9 @@ command at once.
 		}
 		if *f.simulate && f.files.dilation != 0 {
 			return misuse("--dilation is for labs, which it slows down to what the machine keeps up with, and --simulate makes none")
+		}
+		if *f.simulate && f.files.hosts.given() {
+			return misuse("--hosts is for labs, and --simulate makes none")
 		}
 		if len(args) != 1 || isFolder(args[0]) || f.suite.given(cmd) {
 			return runSuite(cmd, args, f)
@@ -182,6 +188,8 @@ func runOne(cmd *cobra.Command, arg string, f *runFlags) error {
 			return misuse("--record and --replay are for a file, and %s is none: a lab that is up has its links already", arg)
 		case f.files.dilation != 0:
 			return misuse("--dilation is for a file, and %s is none: a lab that is up has its dilation already", arg)
+		case f.files.hosts.given():
+			return misuse("--hosts is for a file, and %s is none: a lab that is up has its hosts already", arg)
 		case f.files.given() || *f.reconfigure || cmd.Flags().Changed("label"):
 			return misuse("--name, --node-filter, --set, --label and --reconfigure are for a file, and %s is none", arg)
 		}
@@ -249,7 +257,7 @@ func runFile(cmd *cobra.Command, file string, f *runFlags) (*report.Run, error) 
 	if *f.simulate {
 		return e.simulate(cmd.Context(), t, show, show.say)
 	}
-	l, err := startTopology(cmd, file, t, show, lab.Options{NotStarted: e.takeLog}, f.logs, *f.reconfigure)
+	l, err := startTopology(cmd, file, t, show, lab.Options{NotStarted: e.takeLog, Hosts: f.files.hosts.String()}, f.logs, *f.reconfigure)
 	if err != nil {
 		return nil, e.notStarted(cmd.Context(), err, show.say)
 	}
@@ -306,6 +314,9 @@ func (f *runFlags) again(file string, seed uint64, variables []string) string {
 	}
 	if f.files.dilation != 0 {
 		line = append(line, "--dilation", fmt.Sprint(int(f.files.dilation)))
+	}
+	if f.files.hosts.given() {
+		line = append(line, "--hosts", f.files.hosts.String())
 	}
 	for _, s := range f.files.set {
 		line = append(line, "--set", s.String())

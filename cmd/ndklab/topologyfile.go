@@ -98,13 +98,14 @@ func labArgument(cmd *cobra.Command, args []string, what string) (string, error)
 	return t.Name, nil
 }
 
-// fileFlags has --name, --node-filter and, of commands that make labs, --label and --dilation.
+// fileFlags has --name, --node-filter and, of commands that make labs, --label, --dilation and --hosts.
 type fileFlags struct {
 	name     string
 	nodes    []string
 	labels   *labelFlag // nil: the command has none
 	set      []topology.Setting
 	dilation dilationFlag // 0: the file says it, or the command has none
+	hosts    hostsFlag    // none: the lab is on this machine, or the command has none
 }
 
 // A dilationFlag is the flag --dilation.

@@ -18,7 +18,7 @@ import (
 
 func upCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "up [FILE|-] [-o text|json] [--seed N] [--name NAME] [--reconfigure] [--node-filter NODES] [--label NAME=VALUE] [--dilation N] [--dry-run] [--record FILE] [--replay FILE]",
+		Use:     "up [FILE|-] [-o text|json] [--seed N] [--name NAME] [--reconfigure] [--node-filter NODES] [--label NAME=VALUE] [--dilation N] [--hosts HOSTS] [--dry-run] [--record FILE] [--replay FILE]",
 		Aliases: []string{"deploy"},
 		Short:   "Build a lab and leave it up",
 		Long: `Builds the lab of a topology file and returns when every node is ready: its
@@ -35,11 +35,15 @@ lab while it goes on. --label gives the lab a label, by which ls and down select
 
 ` + dilationHelp + `
 
+` + hostsHelp + ` With --dry-run the command says how
+nodes would be laid over hosts that are alike, and what would cross.
+
 ` + logHelp,
 		Example: `  ndklab up examples/pair.ndklab.yaml
   ndklab up --reconfigure                  the file in this folder, anew
   ndklab generate ring --nodes 4 | ndklab up - --name small
   ndklab up examples/leaf-spine.ndklab.yaml --node-filter 'leaf-*,spine-1' --dry-run
+  ndklab up examples/leaf-spine.ndklab.yaml --hosts local:2 --dry-run
   ndklab up examples/pair.ndklab.yaml --record decisions.log
   ndklab inspect pair`,
 		Args: arguments(0, 1, "one file"),
@@ -50,6 +54,7 @@ lab while it goes on. --label gives the lab a label, by which ls and down select
 	flags := newFileFlags(cmd)
 	flags.labels = newLabelFlag(cmd)
 	flags.addDilation(cmd)
+	flags.addHosts(cmd)
 	reconfigure := reconfigureFlag(cmd)
 	dry := cmd.Flags().Bool("dry-run", false, "say what would be made, and make nothing")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -92,7 +97,7 @@ func start(cmd *cobra.Command, file string, flags *fileFlags, seed *seedFlag, lo
 		return nil, err
 	}
 	show.run(t)
-	return startTopology(cmd, file, t, show, lab.Options{}, logs, reconfigure)
+	return startTopology(cmd, file, t, show, lab.Options{Hosts: flags.hosts.String()}, logs, reconfigure)
 }
 
 // startTopology builds the lab of a topology that was read from a file, and shows that.

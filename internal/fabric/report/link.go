@@ -11,6 +11,8 @@ type Link struct {
 	Engine     string       `json:"engine"` // plain, linkem or netem; simulated
 	State      string       `json:"state"`  // up or down
 	Directions [2]Direction `json:"directions"`
+	// Hosts are those of the endpoints, by their names; null unless the link crosses from one to another.
+	Hosts *[2]string `json:"hosts,omitempty"`
 }
 
 // A Direction counts what happened to the packets that one endpoint sent.

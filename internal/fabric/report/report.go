@@ -43,6 +43,8 @@ type Run struct {
 	Snapshots map[string][]Node `json:"snapshots,omitempty"`
 	// Interrupted: it was ended early, with what was measured until then. No check was made.
 	Interrupted bool `json:"interrupted,omitempty"`
+	// Hosts are those of a lab over several hosts, in their order.
+	Hosts []RunHost `json:"hosts,omitempty"`
 	// SetByHand lists what commands had set of links and nodes before the run, other than the
 	// file has it: "client:eth0 loss=5%".
 	SetByHand []string `json:"set_by_hand,omitempty"`
@@ -67,6 +69,19 @@ type Run struct {
 	Started     string  `json:"started"`      // RFC 3339
 	Host        string  `json:"host"`         // kernel and machine
 	WallSeconds float64 `json:"wall_seconds"` // of the whole run, with set-up and taking down
+}
+
+// A RunHost is a host of a lab over several.
+type RunHost struct {
+	Name  string  `json:"name"`
+	Nodes int     `json:"nodes"` // that are on it
+	Cut   int     `json:"cut"`   // links that cross from it to other hosts
+	CPUs  float64 `json:"cpus"`  // that the lab might use there
+	// TripUS is the round trip between the head and the host, in microseconds, when the lab came up. OffsetUS is by how much the host's
+	// clock was ahead of the head's, at the end of the run, and OffsetErrorUS how far that may be wrong; null if it was not measured.
+	TripUS        float64  `json:"trip_us"`
+	OffsetUS      *float64 `json:"clock_offset_us"`
+	OffsetErrorUS *float64 `json:"clock_offset_error_us"`
 }
 
 // A NodeState is a node's name and state.

@@ -59,6 +59,21 @@ func TestDilation(t *testing.T) {
 	}
 }
 
+// The page of a lab over several hosts has them, that of another has not.
+func TestHosts(t *testing.T) {
+	r := sample.Flap()
+	r.Hosts = []report.RunHost{{Name: "node-17", Nodes: 3, CPUs: 4, TripUS: 76}, {Name: "node-18", OffsetUS: new(-3.0)}}
+	page := markup(t, &report.Suite{Labs: []*report.Run{r}})
+	for _, want := range []string{"2 hosts", "links that cross hosts: 0 of", "node-17", "-3 us"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %s", want)
+		}
+	}
+	if strings.Contains(markup(t, suite()), "links that cross") {
+		t.Error("a page of labs on one host has several")
+	}
+}
+
 // Names and texts are escaped wherever they stand, also in the data of plots.
 func TestEscaped(t *testing.T) {
 	const text = `</script></title><script>x('"&')</script>`

@@ -30,6 +30,9 @@ func lab(i int, r *report.Run, open bool) *element {
 	if r.Dilation > 1 {
 		facts = append(facts, words.Dilation(r.Dilation, r.MachineSeconds, r.Seconds))
 	}
+	if len(r.Hosts) > 1 {
+		facts = append(facts, words.Plural(len(r.Hosts), "host"), words.Crossing(r))
+	}
 	if r.Flaky {
 		facts = append(facts, fmt.Sprintf("flaky: it passed on attempt %d", r.Attempts))
 	}
@@ -49,6 +52,7 @@ func lab(i int, r *report.Run, open bool) *element {
 		{"workloads", "Workloads", s.workloads()},
 		{"links", "Links", s.links()},
 		{"buffers", "Buffers", s.buffers()},
+		{"hosts", "Hosts", s.hosts()},
 		{"counters", "Nodes and counters", s.counters()},
 	} {
 		if part.body == nil {
@@ -293,4 +297,18 @@ func byName[V any](m map[string]V) []string {
 	}
 	slices.SortFunc(names, cmp.Compare[string])
 	return names
+}
+
+// hosts returns the hosts of a lab over several.
+func (s *sheet) hosts() group {
+	if len(s.Hosts) < 2 {
+		return nil
+	}
+	t := &table{name: "Hosts", columns: []column{{title: "host"}, {title: "nodes", number: true}, {title: "CPUs", number: true}, {title: "links that cross", number: true}, {title: "round trip", number: true}, {title: "clock", number: true}}}
+	for i := range s.Hosts {
+		h := &s.Hosts[i]
+		t.add(cell(text(bounded(h.Name, longName))), cell(text(strconv.Itoa(h.Nodes))), cell(text(fmt.Sprintf("%g", h.CPUs))), cell(text(strconv.Itoa(h.Cut))),
+			cell(text(words.Duration(h.TripUS))), cell(text(words.ClockOffset(h))))
+	}
+	return group{t.element(), el("p", text(words.Crossing(s.Run)))}
 }

@@ -22,6 +22,7 @@ func WriteRun(w io.Writer, r *report.Run, detail Detail) error {
 	}
 	writeWorkloads(p, r.Workloads)
 	writeEvents(p, r.Events)
+	writeHosts(p, r)
 	writeNodes(p, r.Nodes)
 	writeLinkTable(p, r.Links)
 	writeBuffers(p, r)
@@ -49,6 +50,22 @@ func WriteMeasurement(w io.Writer, m *report.Measurement) error {
 	writeSetByHand(p, m.SetByHand)
 	writeProblems(p, m.Problems)
 	return p.flush()
+}
+
+// writeHosts writes the hosts of a lab over several, and what crosses them.
+func writeHosts(p *page, r *report.Run) {
+	if len(r.Hosts) < 2 {
+		return
+	}
+	t := table{columns: []column{
+		{title: "host", wraps: true}, {title: "nodes", right: true}, {title: "cpus", right: true}, {title: "links that cross", right: true}, {title: "round trip", right: true}, {title: "clock", right: true},
+	}}
+	for i := range r.Hosts {
+		h := &r.Hosts[i]
+		t.add(h.Name, fmt.Sprint(h.Nodes), fmt.Sprintf("%g", h.CPUs), fmt.Sprint(h.Cut), words.Duration(h.TripUS), words.ClockOffset(h))
+	}
+	p.table(&t)
+	p.paragraph("", words.Crossing(r))
 }
 
 // writeSetByHand writes what commands had set other than the file has it.

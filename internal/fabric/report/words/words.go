@@ -126,3 +126,26 @@ func XML(text string) string {
 		return r
 	}, strings.ToValidUTF8(text, "?")))
 }
+
+// ClockOffset returns by how much the clock of a host is ahead of the head's, with how far that may be wrong.
+func ClockOffset(h *report.RunHost) string {
+	if h.OffsetUS == nil {
+		return "-"
+	}
+	text := fmt.Sprintf("%+.0f us", *h.OffsetUS)
+	if h.OffsetErrorUS != nil {
+		text += fmt.Sprintf(" ± %.0f", *h.OffsetErrorUS)
+	}
+	return text
+}
+
+// Crossing returns how many links of a lab over several hosts cross them.
+func Crossing(r *report.Run) string {
+	crossing := 0
+	for i := range r.Links {
+		if r.Links[i].Hosts != nil {
+			crossing++
+		}
+	}
+	return fmt.Sprintf("links that cross hosts: %d of %d", crossing, len(r.Links))
+}
