@@ -141,12 +141,13 @@ func NewBounded(sock *net.UnixConn, handler Handler, longest int) *Conn {
 
 // OverStream is New for a peer at the other end of a TCP connection or the like, which need
 // not be of this machine. Files of requests cross as streams: each end of the channel copies
-// between its file and the connection. What the peer gets is a pipe where the file is only
-// read or only written, a pseudo-terminal for a terminal that is lent (see Lend), and a
-// socket else. Ends and failures pass as well. An answer comes after all that was written to the files
-// before it, and finds it written here. Of a file that is read, as much is read as the peer's pipe holds and a
-// window more, whether its reader wants it or not, as with ssh(1). The end of the channel is
-// that of its files.
+// between its file and the connection. The peer gets a pipe for a file that is only read or
+// only written, a pseudo-terminal for a terminal that is lent (see Lend), and a socket for
+// others. Ends and failures pass as well, and with the channel its files end.
+//
+// An answer comes after all that was written to the files before it: the caller finds it
+// written. Of a file that is read, more may be read than the peer's reader wants, as with
+// ssh(1): what a pipe holds and a window. When the caller gives up, nothing more is read.
 func OverStream(conn net.Conn, handler Handler) *Conn {
 	return begin(newStreams(conn), handler, MaxMessage)
 }

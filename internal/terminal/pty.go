@@ -8,7 +8,8 @@
 // whatever reason, the kernel hangs the node's terminal up.
 //
 // Both ends are of the caller's devpts, which nodes see too, since their mounts are
-// copies of the caller's: `tty` prints its name there. The package knows nothing of
+// copies of the caller's: `tty` prints its name there. A node of another host has a terminal of
+// its own, to which package control copies (control.Lend). The package knows nothing of
 // nodes and labs, and starts no process.
 //
 // Start reading at Attach.
