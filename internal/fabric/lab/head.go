@@ -12,6 +12,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/lab/link"
 	"github.com/ndklab/ndklab/internal/fabric/linkem"
+	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/hosts"
 	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/internal/topology/parts"
@@ -31,8 +32,9 @@ type head struct {
 	cut     chan error // why the links between two hosts have ended; has room
 
 	// The following fields are set by begin.
-	parts []*farPart
-	at    map[string]*farPart // by node
+	placed *parts.Placement
+	parts  []*farPart
+	at     map[string]*farPart // by node
 
 	mu    sync.Mutex       // guards what follows
 	lives map[string]*life // the present or the last one of each node
@@ -55,6 +57,8 @@ func (h *head) begin(ctx context.Context, lab string, topo *topology.Topology, f
 	if err != nil {
 		return err
 	}
+	h.placed = placed
+	h.publish(event.Event{Kind: event.Warning, Text: placed.Summary(h.apart(found)).Crossing()})
 	params := partParams{Lab: lab, Topology: topo, Hosts: map[string]string{}}
 	h.at = map[string]*farPart{}
 	for _, host := range found {
@@ -92,6 +96,32 @@ func (h *head) begin(ctx context.Context, lab string, topo *topology.Topology, f
 		}
 	}
 	return nil
+}
+
+// apart returns the time that a packet takes between hosts, as far as it is known: the longest to one and half of the trip back.
+func (h *head) apart(found []*hosts.Host) (longest time.Duration) {
+	for _, host := range found {
+		longest = max(longest, host.Trip/2)
+	}
+	return longest
+}
+
+// report returns the hosts for the report of a run.
+func (h *head) report() (all []report.RunHost) {
+	for i, share := range h.placed.Summary(parts.UsualApart).Hosts {
+		host := h.parts[i].Host
+		all = append(all, report.RunHost{Name: host.Name, Nodes: share.Nodes, Cut: share.Cut, CPUs: host.CPUs, TripUS: float64(host.Trip) / float64(time.Microsecond)})
+	}
+	return all
+}
+
+// between returns the names of the hosts of a link's ends, nil unless they differ.
+func (h *head) between(spec *topology.Link) *[2]string {
+	both := h.ofLink(spec)
+	if len(both) < 2 {
+		return nil
+	}
+	return &[2]string{h.at[spec.Endpoints[0].Node].Name, h.at[spec.Endpoints[1].Node].Name}
 }
 
 // each asks parts at once. An error has the name of its host.

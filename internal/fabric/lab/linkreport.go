@@ -36,6 +36,7 @@ func (a *linkAPI) linkFigures(ctx context.Context, topo *topology.Topology, stat
 			before = began.links[i]
 		}
 		links[i] = reportLink(spec, &states[i], kernel[spec.Number], before)
+		links[i].Hosts = a.machines.between(spec)
 	}
 	return links, a.measure(ctx, topo, states, links, began != nil)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/lab/link"
 	"github.com/ndklab/ndklab/internal/fabric/linkem"
+	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/internal/node/verbs"
 	"github.com/ndklab/ndklab/topology"
@@ -33,6 +34,9 @@ type machines interface {
 	carried(topo *topology.Topology) (map[int]carried, error)
 	// engines returns the link engines that there are.
 	engines() []*linkem.Engine
+	// report returns the hosts, and between those of a link from one to another. They are nil of this machine.
+	report() []report.RunHost
+	between(*topology.Link) *[2]string
 }
 
 // carried tells of the terms in which the kernel carried a link.
@@ -148,6 +152,9 @@ func (m *machine) engines() []*linkem.Engine {
 	}
 	return nil
 }
+
+func (m *machine) report() []report.RunHost          { return nil }
+func (m *machine) between(*topology.Link) *[2]string { return nil }
 
 // A setting is what a machine needs to know before it carries anything out.
 type setting struct {

@@ -235,6 +235,7 @@ func (a *runAPI) playRun(r *run, topo *topology.Topology, beginning *beginning) 
 		result.MachineSeconds = result.Seconds * float64(result.Dilation)
 	}
 	result.Started, result.Host, result.SetByHand = began.Format(time.RFC3339), host(), setByHand
+	result.Hosts = a.machines.report()
 	if result.Recorded, err = a.decisions.recorded(context.WithoutCancel(r.ctx)); err != nil {
 		return nil, err
 	}

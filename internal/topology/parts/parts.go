@@ -26,11 +26,11 @@ type Host struct {
 	Memory uint64  // bytes that nodes with a limit of memory may ask for together; 0: not known, any
 }
 
-// Alike returns n hosts of equal size, with the names that workers on one machine have: local-1 and so on.
+// Alike returns n hosts of equal size, with the names that workers on one machine have: host1 and so on.
 func Alike(n int) []Host {
 	hosts := make([]Host, n)
 	for i := range hosts {
-		hosts[i] = Host{Name: "local-" + strconv.Itoa(i+1), CPUs: 1}
+		hosts[i] = Host{Name: "host" + strconv.Itoa(i+1), CPUs: 1}
 	}
 	return hosts
 }

@@ -144,9 +144,9 @@ func TestCannotBe(t *testing.T) {
 		want       string
 	}{
 		{"unknown hosts", `topology: {kinds: {k: {host: z}}, nodes: {"a[1-3]": {kind: k}, b: {host: 3}, c: {host: 1}, d: {host: 08x}}}`, Alike(2),
-			`x.ndklab.yaml:1:30: host: no host is "z", expected a number from 1 to 2 or one of local-1, local-2
-x.ndklab.yaml:1:74: host: no host is "3", expected a number from 1 to 2 or one of local-1, local-2
-x.ndklab.yaml:1:102: host: no host is "08x", expected a number from 1 to 2 or one of local-1, local-2`},
+			`x.ndklab.yaml:1:30: host: no host is "z", expected a number from 1 to 2 or one of host1, host2
+x.ndklab.yaml:1:74: host: no host is "3", expected a number from 1 to 2 or one of host1, host2
+x.ndklab.yaml:1:102: host: no host is "08x", expected a number from 1 to 2 or one of host1, host2`},
 		{"many hosts", `topology: {nodes: {a: {host: z}}}`, many,
 			`x.ndklab.yaml:1:30: host: no host is "z", expected a number from 1 to 20 or one of n1, n2, n3, n4, n5, n6, n7, n8, n9, n10, n11, n12, n13, n14, n15, n16 and 4 more`},
 		{"a group on two hosts", "topology:\n  groups: {g: {together: true}}\n  nodes: {a: {group: g, host: 1}, b: {group: g, host: x}}", small,
@@ -161,7 +161,7 @@ x.ndklab.yaml:1:102: host: no host is "08x", expected a number from 1 to 2 or on
     - {endpoints: ["a:eth0", "s:1"], rate: 1gbit}
     - {endpoints: ["b:eth0", "s:2"], rate: 1gbit}
     - {endpoints: ["b:eth1", "c:eth0"], engine: netem}`, Alike(2),
-			`x.ndklab.yaml:6:15: host: c is to be on local-2, but stays on one host with a, which is to be on local-1 (line 3): the link b:eth1 - c:eth0 has engine: netem (x.ndklab.yaml:10:49), the link b:eth0 - s:2 is at a packet buffer, the link a:eth0 - s:1 is at a packet buffer; expected the same host for both`},
+			`x.ndklab.yaml:6:15: host: c is to be on host2, but stays on one host with a, which is to be on host1 (line 3): the link b:eth1 - c:eth0 has engine: netem (x.ndklab.yaml:10:49), the link b:eth0 - s:2 is at a packet buffer, the link a:eth0 - s:1 is at a packet buffer; expected the same host for both`},
 		{"a group that is too large", "topology:\n  groups: {g: {together: true, memory: 2GiB}}\n  nodes: {'a[1-3]': {group: g}, b: {memory: 16MiB}}", small,
 			`x.ndklab.yaml:2:26: a1 and the nodes that stay on one host with it, 3 in all, ask for 6GiB of memory, and the host x has 4GiB, expected less, or nodes that need not stay together`},
 		{"a lab that is too large", "topology:\n  nodes: {'a[1-5]': {memory: 2GiB}}", small, `lab x: the nodes on the host x would ask for 6GiB of memory, and it has 4GiB, expected less, or more hosts`},
