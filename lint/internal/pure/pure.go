@@ -24,7 +24,7 @@ import (
 var core = []string{
 	"internal/provider/roce", "internal/provider/roce/mad", "internal/provider/rc", "internal/provider/uc",
 	"internal/provider/ud", "internal/provider/pace", "internal/provider/congestion", "internal/provider/cm",
-	"internal/fabric/core", "internal/fabric/event", "internal/fabric/impair", "internal/fabric/mmu", "internal/fabric/hazard", "internal/fabric/linkstats", "internal/fabric/linkreport",
+	"internal/fabric/core", "internal/fabric/event", "internal/fabric/impair", "internal/fabric/mmu", "internal/fabric/hazard", "internal/fabric/linkstats", "internal/fabric/linkreport", "internal/fabric/rows",
 	"internal/fabric/report/graph", "internal/fabric/report/words", "internal/fabric/figures", "internal/fabric/trace", "internal/fabric/trunk", "internal/fabric/live",
 	"internal/node/verbs/rdmacm", "internal/node/verbs/sysclass", "internal/node/verbs/ldcache",
 	"internal/topology/naming", "internal/topology/shape", "internal/topology/generate", "internal/topology/diff", "internal/topology/placement", "internal/topology/cabling",
