@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/ndklab/ndklab/internal/fabric/impair"
 	"github.com/ndklab/ndklab/topology"
+	"pgregory.net/rapid"
 )
 
 // impairment has all that a direction remembers from packet to packet.
@@ -152,4 +153,37 @@ func TestJoin(t *testing.T) {
 			t.Errorf("of two hosts (-one host +two hosts):\n%s", diff)
 		}
 	}
+}
+
+// A look that finds what Observe returns changed is that of the change, also in another period; others are not.
+func TestChanged(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c, model := new(Collector), impair.New(42, "link", 0)
+		bounds := []int64{int64(time.Microsecond), int64(time.Second)}
+		var last Statistics
+		changed := uint64(0)
+		for look := uint64(1); look < 20; look++ {
+			n := rapid.Uint64Range(0, 2).Draw(t, "n")
+			switch rapid.IntRange(0, 5).Draw(t, "what") {
+			case 0:
+				c.Entered(int(n))
+			case 1:
+				c.Counts.LostOverrun += n
+			case 2:
+				c.Begin(model, time.Duration(look), false)
+			case 3:
+				c.Delivered(time.Duration(look), 1, 1, time.Duration(n)*time.Millisecond, 0, 0)
+			case 4:
+				c.Counts.PeakBytes = max(c.Counts.PeakBytes, n) // as Decided has it, but for its packet
+			}
+			now := c.Observe(bounds)
+			if look == 1 || !cmp.Equal(last, now) {
+				changed = look
+			}
+			if got := c.Changed(look); got != changed {
+				t.Fatalf("at look %d the last change is that of look %d, want %d: %+v after %+v", look, got, changed, now, last)
+			}
+			last = now
+		}
+	})
 }
