@@ -33,18 +33,24 @@ type Observation struct {
 // Observe describes the node to a monitor, with latencies by bounds in
 // nanoseconds, which ascend. The answer shares memory with others, and is not to be changed.
 func (c *Client) Observe(ctx context.Context, bounds []int64) (Observation, error) {
-	if c.observer == nil {
-		return call(ctx, c, methodObserve, bounds)
-	}
 	asked := time.Now()
-	if last, ok := c.observer.unchanged(asked); ok {
+	if last, ok := c.Observed(asked); ok {
 		return last, nil
 	}
 	o, err := call(ctx, c, methodObserve, bounds)
-	if err == nil {
+	if err == nil && c.observer != nil {
 		c.observer.remember(&o, asked)
 	}
 	return o, err
+}
+
+// Observed returns what Observe would return at a time without asking the node, which is the last answer for as long as nothing
+// happens there. It has a Number then. Of an agent somewhere else it is not known.
+func (c *Client) Observed(now time.Time) (last Observation, ok bool) {
+	if c.observer == nil {
+		return last, false
+	}
+	return c.observer.unchanged(now)
 }
 
 func (a *agent) observe(ctx context.Context, _ *control.Request, bounds []int64) (o Observation, err error) {

@@ -32,9 +32,10 @@ type Lab struct {
 	switches   []*bridge
 	links      []*link // in the order of topo.Links
 	now        time.Duration
-	ended      bool // End was the last action
-	carries    bool // links may carry packets: all nodes of the first topology are configured
-	present    bool // all of the first topology is built, so that the lab can be looked at
+	handled    uint64 // events
+	ended      bool   // End was the last action
+	carries    bool   // links may carry packets: all nodes of the first topology are configured
+	present    bool   // all of the first topology is built, so that the lab can be looked at
 
 	building   *build // nil once every node is ready
 	applying   *apply // nil: no Apply is under way
@@ -62,6 +63,7 @@ func (l *Lab) Topology() *topology.Topology { return l.topo }
 // Handle takes an event that came at a time, which never goes back.
 func (l *Lab) Handle(now time.Duration, e Event) {
 	l.now = max(l.now, now)
+	l.handled++
 	if l.ended {
 		return
 	}
@@ -85,6 +87,9 @@ func (l *Lab) Handle(now time.Duration, e Event) {
 	for !l.ended && (l.worklist.advance() || l.building.advance() || l.applying.advance() || l.partitions.advance() || l.routing.advance() || l.runs.advance()) {
 	}
 }
+
+// Handled returns the number of events so far. As long as it is the same, all that can be looked at is.
+func (l *Lab) Handled() uint64 { return l.handled }
 
 // Next returns the oldest action that is to be carried out, with its number; false if there is none. Actions of
 // different nodes and links may be carried out in any order. Actions without a result are carried out in the order in which
