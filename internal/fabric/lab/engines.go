@@ -8,6 +8,14 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/linkstats"
 )
 
+// joinHalves returns the statistics of a link between two hosts.
+func joinHalves(a, b *[2]linkstats.Statistics) (both [2]linkstats.Statistics) {
+	for d := range both {
+		both[d] = linkstats.Join(&a[d], &b[d])
+	}
+	return both
+}
+
 // ofEngines returns the statistics of links that engines have, by the name of the link. Those of a link that two of them have
 // are joined: the engine where packets enter counts those, and the one where they leave counts how late they are.
 func ofEngines(ctx context.Context, engines []*linkem.Engine, ask func(context.Context, *linkem.Engine) (map[string][2]linkstats.Statistics, error)) (map[string][2]linkstats.Statistics, error) {
@@ -25,9 +33,7 @@ func ofEngines(ctx context.Context, engines []*linkem.Engine, ask func(context.C
 	for _, more := range answers[1:] {
 		for name, both := range more {
 			if one, ok := all[name]; ok {
-				for d := range both {
-					both[d] = linkstats.Join(&one[d], &both[d])
-				}
+				both = joinHalves(&one, &both)
 			}
 			all[name] = both
 		}

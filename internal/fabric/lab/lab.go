@@ -34,6 +34,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -64,6 +65,7 @@ type Lab struct {
 	closeErr error // of closing
 
 	captures captureRequests
+	observed atomic.Pointer[observed] // by the last Observe; nil before
 
 	mu     sync.Mutex // guards what follows
 	events func(event.Event)

@@ -64,6 +64,9 @@ func (l *life) limit(lab string, groups *cgroup.Tree) error {
 	return err
 }
 
+// isLimited reports whether the file limits the node.
+func (l *life) isLimited() bool { return limitsOf(l.spec) != (cgroup.Limits{}) }
+
 // limitReached says, of a node whose agent has ended, which limit was the reason for it; ""
 // if none was.
 func (l *life) limitReached() string {
@@ -79,7 +82,7 @@ func (l *life) limitReached() string {
 
 // usage returns the limits of a node and what it has used; nil without limits in force.
 func (l *life) usage() (*report.Limits, *report.Usage) {
-	if l.usageOf != nil && limitsOf(l.spec) != (cgroup.Limits{}) {
+	if l.usageOf != nil && l.isLimited() {
 		u := l.usageOf()
 		return u.Limits, u.Usage
 	}

@@ -21,7 +21,7 @@ var (
 var (
 	methodInfo        = control.NewMethod[control.None, Info]("info")
 	methodInspect     = control.NewMethod[control.None, *Inspection]("inspect")
-	methodObserve     = control.NewMethod[[]int64, *report.Observation]("observe") // by bounds in nanoseconds
+	methodObserve     = control.NewMethod[observeParams, observeAnswer]("observe")
 	methodExternals   = control.NewMethod[control.None, []report.External]("externals")
 	methodRun         = control.NewMethod[runParams, *report.Run]("run")
 	methodInterrupt   = control.NewProcedure[string]("interrupt") // runParams.Token
@@ -113,6 +113,13 @@ type Inspection struct {
 	Externals []report.External `json:"externals"`
 	// Unfinished has the reason why the last Apply did not come to its end; "" if it did.
 	Unfinished string `json:"unfinished,omitempty"`
+}
+
+// observeParams ask for what has changed since the observation of a number, or for all since 0.
+type observeParams struct {
+	Bounds []int64 // nanoseconds
+	View   uint64  // whose number Since is; of another view all is new
+	Since  uint64
 }
 
 type execParams struct {

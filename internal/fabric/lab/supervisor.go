@@ -35,6 +35,7 @@ type Supervisor struct {
 	decisions *decisionLog
 	history   history
 	clients   clients
+	views     views
 
 	dir string // the working folder of the scenario's programs; set by build, before the lab is ready
 

@@ -66,13 +66,22 @@ func (k *link) measure(since bool) (m [2]linkstats.Statistics, err error) {
 	return m, err
 }
 
-// observe returns the counters of the link's directions, and the delay by bounds in nanoseconds.
-func (k *link) observe(bounds []int64) (m [2]linkstats.Statistics, err error) {
+// changed returns the last look at which observe would have returned something else than at the look before. look is the
+// number of the present one (linkstats.Collector.Changed).
+func (k *link) changed(look uint64) (last uint64, err error) {
 	err = k.countOverruns()
+	for _, n := range k.lines {
+		last = max(last, n.stats.Changed(look))
+	}
+	return last, err
+}
+
+// observe returns the counters of the link's directions, and the delay by bounds in nanoseconds.
+func (k *link) observe(bounds []int64) (m [2]linkstats.Statistics) {
 	for i, n := range k.lines {
 		m[i] = n.stats.Observe(bounds)
 	}
-	return m, err
+	return m
 }
 
 // begin begins another period of the link's statistics, and its model anew, at an instant of the fabric. logged is true if

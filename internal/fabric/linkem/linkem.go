@@ -73,7 +73,7 @@ var (
 	methodRelease  = control.NewProcedure[string]("release")
 	methodDetach   = control.NewMethod[string, [2]linkstats.Statistics]("detach")
 	methodMeasure  = control.NewMethod[measureParams, map[string][2]linkstats.Statistics]("measure") // by link
-	methodObserve  = control.NewMethod[[]int64, map[string][2]linkstats.Statistics]("observe")       // by bounds of delay in nanoseconds
+	methodObserve  = control.NewMethod[observeParams, Observed]("observe")
 	methodBegin    = control.NewProcedure[control.None]("begin")
 	methodRecord   = control.NewProcedure[uint64]("record").WithFiles(1, 1)
 	methodRecorded = control.NewMethod[control.None, Recorded]("recorded")
@@ -175,10 +175,16 @@ func (e *Engine) MeasureSince(ctx context.Context, tolerances map[string]topolog
 	return methodMeasure.Call(ctx, e.conn, measureParams{Since: true, Tolerances: tolerances})
 }
 
-// Observe returns the counters of every link that the engine has or has had, by name, and the delay
-// by bounds in nanoseconds (linkstats.Collector.Observe).
-func (e *Engine) Observe(ctx context.Context, bounds []int64) (map[string][2]linkstats.Statistics, error) {
-	return methodObserve.Call(ctx, e.conn, bounds)
+// Observe returns the counters of links that the engine has or has had, and the delay by bounds in nanoseconds
+// (linkstats.Collector.Observe): of those links where anything has changed since the answer of a number, or of all since 0.
+func (e *Engine) Observe(ctx context.Context, bounds []int64, since uint64) (Observed, error) {
+	return methodObserve.Call(ctx, e.conn, observeParams{bounds, since})
+}
+
+// An Observed is what Observe returns.
+type Observed struct {
+	Number uint64                             // greater than those of answers before, whatever bounds they were by
+	Links  map[string][2]linkstats.Statistics `json:",omitempty"` // by name
 }
 
 // Begin has every link begin anew: the next packet in a direction is the first, and
@@ -245,6 +251,10 @@ type (
 	measureParams struct {
 		Since      bool                          `json:"since"`
 		Tolerances map[string]topology.Tolerance `json:"tolerances"` // by link
+	}
+	observeParams struct {
+		Bounds []int64
+		Since  uint64
 	}
 	carryParams struct {
 		Link   string

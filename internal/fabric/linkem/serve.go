@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
@@ -59,6 +60,9 @@ func Main(channel *os.File, dilated int) error {
 type service struct {
 	*loop
 	relays relays
+
+	looking sync.Mutex // held while the links are observed, so that a change has the number of the answer that tells it; it guards what follows
+	looks   uint64     // the number of the last such answer
 }
 
 func (s *service) requests() *control.Mux {
@@ -334,34 +338,63 @@ func (s *service) buffers(context.Context, *control.Request, control.None) (r Bu
 	return r, err
 }
 
-// observedAtOnce bounds the links that are observed between packets. One takes some microseconds, less than
-// it takes to give the loop's thread something to do.
-const observedAtOnce = 8
+// Bounds on the links that are looked at between packets: for changes, which takes the kernel two short calls, and to observe one, which
+// takes some microseconds. Either is less than it takes to give the loop's thread something to do.
+const (
+	checkedAtOnce  = 32
+	observedAtOnce = 8
+)
 
-func (s *service) observe(_ context.Context, _ *control.Request, bounds []int64) (map[string][2]linkstats.Statistics, error) {
-	all := map[string][2]linkstats.Statistics{}
-	err := s.eachLinks(observedAtOnce, func(k *link) (err error) {
-		all[k.name], err = k.observe(bounds)
+func (s *service) observe(_ context.Context, _ *control.Request, params observeParams) (Observed, error) {
+	s.looking.Lock()
+	defer s.looking.Unlock()
+	s.looks++
+	answer := Observed{Number: s.looks, Links: map[string][2]linkstats.Statistics{}}
+	links, err := s.allLinks()
+	if err != nil {
+		return Observed{}, err
+	}
+	var changed []*link
+	err = s.inTurns(links, checkedAtOnce, func(k *link) error {
+		last, err := k.changed(answer.Number)
+		if last > params.Since {
+			changed = append(changed, k)
+		}
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return Observed{}, err
 	}
-	return all, nil
+	err = s.inTurns(changed, observedAtOnce, func(k *link) error {
+		answer.Links[k.name] = k.observe(params.Bounds)
+		return nil
+	})
+	if err != nil {
+		return Observed{}, err
+	}
+	return answer, nil
+}
+
+// allLinks returns the links that the engine has or has had.
+func (s *service) allLinks() (links []*link, err error) {
+	err = s.commands.do(func() error {
+		links = slices.Collect(maps.Values(s.links.byName))
+		return nil
+	})
+	return links, err
 }
 
 // eachLink calls do for each link, one at a time so as not to hold packets up.
-func (s *service) eachLink(do func(*link) error) error { return s.eachLinks(1, do) }
-
-// eachLinks calls do for each link, several at a time.
-func (s *service) eachLinks(several int, do func(*link) error) error {
-	var links []*link
-	if err := s.commands.do(func() error {
-		links = slices.Collect(maps.Values(s.links.byName))
-		return nil
-	}); err != nil {
+func (s *service) eachLink(do func(*link) error) error {
+	links, err := s.allLinks()
+	if err != nil {
 		return err
 	}
+	return s.inTurns(links, 1, do)
+}
+
+// inTurns calls do for links, several between packets.
+func (s *service) inTurns(links []*link, several int, do func(*link) error) error {
 	for some := range slices.Chunk(links, several) {
 		err := s.commands.do(func() error {
 			for _, k := range some {
