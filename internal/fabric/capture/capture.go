@@ -12,7 +12,7 @@
 // the capture, or the engine from the tap, and both are counted. Its memory is
 // bounded. VLAN tags, which the kernel keeps beside a frame, are not shown.
 //
-// Frames go from a goroutine for each interface (source.go) to one that splits,
+// Frames go from a goroutine for each interface (source.go), or from another host (stream.go), to one that splits,
 // filters, orders and writes (record.go), in pcapng (pcapng.go), to one file or
 // a ring of them (files.go). Decisions that taps tell of come to it likewise (fates.go).
 //
@@ -54,6 +54,7 @@ func Open(iface string) (*os.File, error) {
 type Source struct {
 	Name   string
 	Socket *os.File // of Open
+	Stream bool     // Socket is the stream of a Send instead
 	// Tap is the stream of a tap on the interface's link, of which Direction is the
 	// one that it sends into; nil if there is none.
 	Tap       *os.File
@@ -164,11 +165,13 @@ func unread(socket *os.File) bool {
 	return err == nil && n > 0
 }
 
+// nice is the priority of who captures, as the agents have it.
+const nice = 5
+
 // StandBack gives everybody else on the machine precedence over the calling
 // process, which captures: when processors are short, records are to be lost
 // rather than packets of the lab.
 func StandBack() error {
-	const nice = 5 // as the agents have
 	tasks, err := os.ReadDir("/proc/self/task")
 	if err != nil {
 		return fmt.Errorf("threads: %w", err)

@@ -56,6 +56,7 @@ type recorder struct {
 // processors are short.
 type progress struct {
 	taken int64 // stamp of the last frame that came from the socket
+	until int64 // of a stream: all older frames have come
 	told  int64 // stamp of the last packet that the tap told of
 	at    int64 // when it did, or its engine took the link over, ns since 1970; 0: never
 }
@@ -159,6 +160,10 @@ func (r *recorder) run(taps <-chan struct{}) {
 			now := time.Now().UnixNano()
 			for _, f := range c.frames {
 				r.frame(c.source, c.bytes[f.begin:f.end], &f, now)
+			}
+			r.come[c.source].until = max(r.come[c.source].until, c.until)
+			if p := &r.come[c.source]; c.told && p.at == 0 { // its first word is on its way
+				p.at = now
 			}
 			r.chunks.out[c.source].Add(-1)
 			r.chunks.empty <- c
@@ -300,6 +305,9 @@ func (r *recorder) decided(h *held, now int64) bool {
 		}
 		return false
 	}
+	if p.at == 0 && r.sources[h.source].Stream && !r.passed(h.source, h, now) { // it would say if the tap is on
+		return false
+	}
 	r.silent[h.source] = p.at == 0
 	return true
 }
@@ -308,6 +316,12 @@ func (r *recorder) decided(h *held, now int64) bool {
 // recorded. Sources may be far apart when processors are short.
 func (r *recorder) ready(source int) bool {
 	return !unread(r.sources[source].Socket) && r.chunks.out[source].Load() == 0
+}
+
+// passed reports whether a stream has nothing as old as a packet any more. It says itself how far it has come, since no
+// socket here has the frames that are on their way from another host. A host that does not say so in time is not waited for.
+func (r *recorder) passed(source int, h *held, now int64) bool {
+	return r.come[source].until > h.stamp || h.since < now-int64(patience)
 }
 
 // oldest is the packet to be written next, nil if none waits, and how many bytes of
@@ -325,9 +339,15 @@ func (r *recorder) oldest() (oldest *held, bytes int) {
 
 // next reports whether no source will still come with an older packet than the oldest
 // one that waits.
-func (r *recorder) next(h *held) bool {
+func (r *recorder) next(h *held, now int64) bool {
 	for i := range r.sources {
 		if i == h.source || r.waiting[i].first() != nil || r.came[i] {
+			continue
+		}
+		if r.sources[i].Stream {
+			if !r.passed(i, h, now) {
+				return false
+			}
 			continue
 		}
 		if !r.ready(i) {
@@ -372,7 +392,7 @@ func (r *recorder) write(end bool) (enough bool) {
 	r.takeMarks()
 	for {
 		h, bytes := r.oldest()
-		if h == nil || !end && bytes <= maxHeld && (h.since > now-int64(r.window) || !r.decided(h, now) || !r.next(h)) {
+		if h == nil || !end && bytes <= maxHeld && (h.since > now-int64(r.window) || !r.decided(h, now) || !r.next(h, now)) {
 			return false
 		}
 		r.pairs.giveUp(h)

@@ -26,6 +26,9 @@ type chunk struct {
 	source int
 	bytes  []byte
 	frames []taken
+	// Of a stream:
+	until int64 // all older frames are in this chunk or were in those before; 0: it does not say
+	told  bool  // the tap is on
 }
 
 // taken is a frame in a chunk.
@@ -56,6 +59,9 @@ func newChunks(sources int) *chunks {
 // and then what is left there. It says how many frames the kernel had no room for,
 // or that were of no use.
 func (s *Source) take(ctx context.Context, source int, chunks *chunks) (dropped uint64, err error) {
+	if s.Stream {
+		return s.takeStream(ctx, source, chunks)
+	}
 	raw, err := s.Socket.SyscallConn()
 	if err != nil {
 		return 0, fmt.Errorf("capture of %s: %w", s.Name, err)
@@ -109,7 +115,7 @@ func (s *Source) take(ctx context.Context, source int, chunks *chunks) (dropped 
 		case nil:
 			if c == nil { // the recorder may be behind
 				c = <-chunks.empty
-				c.source, c.bytes, c.frames = source, c.bytes[:0], c.frames[:0]
+				*c = chunk{source: source, bytes: c.bytes[:0], frames: c.frames[:0]}
 			}
 			dropped += c.add(receiver, n)
 			if n < receiveBatch || len(c.bytes) >= chunkSize {
