@@ -2,6 +2,7 @@ package impair
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -57,6 +58,11 @@ func AppendMissing(b []byte, n uint64) []byte {
 	b = append(b, `{"missing":`...)
 	b = strconv.AppendUint(b, n, 10)
 	return append(b, "}\n"...)
+}
+
+// CountRecords returns how many of whole lines of a log, none of which is its first, are records.
+func CountRecords(lines []byte) uint64 {
+	return uint64(bytes.Count(lines, []byte{'\n'}) - bytes.Count(lines, []byte(`{"missing":`))) // which no string has in it: its quotes would be escaped
 }
 
 // Append appends the record's line to b. It allocates nothing if b has room;

@@ -42,20 +42,26 @@ func (s *Supervisor) prepareHere(ctx context.Context, params startParams, files 
 		if err := s.here.begin(ctx, topo); err != nil {
 			return err
 		}
-		if err := s.decisions.open(ctx, params, files); err != nil {
-			return fmt.Errorf("log of decisions: %w", err)
-		}
-		return nil
+		return s.openDecisions(ctx, params, files)
+	}
+	return nil
+}
+
+// openDecisions opens the logs of decisions that are to be recorded and replayed.
+func (s *Supervisor) openDecisions(ctx context.Context, params startParams, files []*os.File) error {
+	if err := s.decisions.open(ctx, params, files); err != nil {
+		return fmt.Errorf("log of decisions: %w", err)
 	}
 	return nil
 }
 
 // prepareHosts has the hosts come, and be ready for the lab.
-func (s *Supervisor) prepareHosts(ctx context.Context, params startParams, _ []*os.File) error {
+func (s *Supervisor) prepareHosts(ctx context.Context, params startParams, files []*os.File) error {
 	found, err := s.head.hosts.Await(ctx)
 	if err != nil {
 		return err
 	}
 	go s.head.watch()
+	s.head.beginLinks = func() error { return s.openDecisions(ctx, params, files) }
 	return s.head.begin(ctx, s.name, params.Topology, found)
 }

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
@@ -23,7 +25,8 @@ import (
 // channel. The supervisor opens a packet socket in the namespace of the interface
 // and hands it to the command, which reads it for as long as its request stands.
 // So the command bears the cost of a capture in processor time and memory, and
-// writes files as its user.
+// writes files as its user. Of an interface at another host, the part there reads the
+// socket, and the command has a stream of what it gives.
 
 // Capture begins to capture an interface, node:interface, until ctx ends, its
 // node or the lab. It is for package capture to read.
@@ -68,21 +71,21 @@ func (c *captureRequests) takeSocket(_ context.Context, r *control.Request, para
 		return control.Errorf(control.Usage, "nobody waits for capture %d", params.ID)
 	}
 	delete(c.pending, params.ID)
-	arrived <- capture.Source{Socket: r.Files[0], Tap: r.Files[1], Direction: params.Direction, Carried: params.Carried}
+	arrived <- capture.Source{Socket: r.Files[0], Stream: params.Stream, Tap: r.Files[1], Direction: params.Direction, Carried: params.Carried}
 	r.Files[0], r.Files[1] = nil, nil
 	return nil
 }
 
-// beginCapture also returns a function that says why there is nothing more to come,
-// to be called once that is so (Source.Gone).
-func (l *Lab) beginCapture(ctx context.Context, endpoint string) (capture.Source, func() error, error) {
-	id, arrived := l.captures.add()
+// begin has a capture of an interface begin by asking for it, for as long as that lasts. It also returns a function that
+// says why there is nothing more to come, to be called once that is so (Source.Gone).
+func (c *captureRequests) begin(endpoint string, ask func(captureParams) error) (capture.Source, func() error, error) {
+	id, arrived := c.add()
 	gone := make(chan struct{})
 	var over error
 	why := func() error { return over }
 	go func() {
-		over = l.whyEnded(methodCapture.Call(ctx, l.conn, captureParams{ID: id, Endpoint: endpoint}))
-		l.captures.remove(id)
+		over = ask(captureParams{ID: id, Endpoint: endpoint})
+		c.remove(id)
 		close(gone)
 	}()
 	select {
@@ -103,80 +106,162 @@ func (l *Lab) beginCapture(ctx context.Context, endpoint string) (capture.Source
 	}
 }
 
+// beginCapture is begin of a command.
+func (l *Lab) beginCapture(ctx context.Context, endpoint string) (capture.Source, func() error, error) {
+	return l.captures.begin(endpoint, func(params captureParams) error { return l.whyEnded(methodCapture.Call(ctx, l.conn, params)) })
+}
+
 // capture answers methodCapture, when the capture is over.
 func (a *linkAPI) capture(ctx context.Context, r *control.Request, params captureParams) error {
-	if err := a.isAlone("a capture"); err != nil {
-		return err
-	}
 	topo := a.topology()
-	index, err := findLink(topo, params.Endpoint)
-	if err != nil {
+	spec, end, ok := endOf(topo, params.Endpoint)
+	if !ok {
 		return control.Errorf(control.Usage, "lab %s has no interface %s", a.lab, params.Endpoint)
 	}
-	spec := &topo.Links[index]
-	l := a.here.links.link(spec)
-	end := 0
-	if spec.Endpoints[1].String() == params.Endpoint {
+	e := spec.Endpoints[end]
+	var present *life
+	var down chan struct{} // of an external, a switch, or what has a packet buffer: never
+	if of := topo.FindNode(e.Node); of != nil && of.Kind != topology.Switch && of.Buffer == nil {
+		if _, err := a.nodeAPI.agent(e.Node); err != nil {
+			return err
+		}
+		var err error
+		if present, err = a.alive(e.Node); err != nil {
+			return err
+		}
+		down = present.down
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	over := make(chan error, 1)
+	go func() { over <- a.machines.capture(ctx, r.Conn, spec, end, params.ID) }()
+	select {
+	case <-down: // the socket would keep its interface alive
+		cancel()
+		<-over
+		return control.Errorf(control.Usage, "node %s is down: %s", e.Node, present.reason)
+	case err := <-over:
+		return err
+	}
+}
+
+// endOf returns the link with an endpoint, node:interface, and which end that is.
+func endOf(topo *topology.Topology, endpoint string) (spec *topology.Link, end int, ok bool) {
+	index, ok := topo.FindLink(endpoint)
+	if !ok {
+		return nil, 0, false
+	}
+	spec = &topo.Links[index]
+	if spec.Endpoints[1].String() == endpoint {
 		end = 1
 	}
-	e := spec.Endpoints[end]
+	return spec, end, true
+}
+
+// capture captures the interface at a link's end until ctx ends, or the link is gone. It gives whoever asks for it a
+// packet socket and a tap (methodSocket), or for one at another host, which can have no such socket, a stream of what
+// the socket gives.
+func (m *machine) capture(ctx context.Context, to control.Caller, spec *topology.Link, end int, id uint64) error {
+	l, e := m.links.link(spec), spec.Endpoints[end]
 	ctx, cancel := context.WithCancel(ctx) // before untap, which waits for nobody
 	defer cancel()
-	theirs, carried, untap, err := l.tap(ctx)
+	theirs, tapped, untap, err := l.tap(ctx)
 	if untap != nil {
 		defer untap()
 	}
 	if err != nil {
 		return err
 	}
-	present := a.machines.life(e.Node)
-	var down chan struct{} // of an external or a switch: never
-	if present != nil {
-		down = present.down
-	}
-	socket, err := a.openCapture(spec, end) // behind the tap, which then tells of all that it gets
+	defer theirs.Close()
+	socket, err := m.openCapture(spec, end) // behind the tap, which then tells of all that it gets
 	if err != nil {
-		theirs.Close()
 		return err
 	}
 	defer socket.Close()
-	err = methodSocket.Call(ctx, r.Conn, socketParams{ID: params.ID, Direction: end, Carried: carried}, socket, theirs)
+	given := socket
+	var sent chan error
+	if m.afar {
+		var ours *os.File
+		if ours, given, err = streamPair("capture"); err != nil {
+			return err
+		}
+		defer given.Close()
+		sent = make(chan error, 1)
+		go func() { sent <- capture.Send(ctx, socket, ours, tapped) }()
+		defer func() { // all that was captured
+			cancel()
+			if sent != nil {
+				<-sent
+			}
+		}()
+	}
+	err = methodSocket.Call(ctx, to, socketParams{ID: id, Direction: end, Carried: tapped(), Stream: m.afar}, given, theirs)
 	theirs.Close()
-	socket.Close() // or it would keep all that the command does not take
+	given.Close() // or a socket would keep all that the command does not take
 	if err != nil {
 		return err
 	}
-	a.publish(event.Event{Kind: event.CaptureStarted, Node: e.Node, Link: params.Endpoint, Text: fmt.Sprintf("capture of %s begins", params.Endpoint)})
-	defer a.publish(event.Event{Kind: event.CaptureDone, Node: e.Node, Link: params.Endpoint, Text: fmt.Sprintf("capture of %s is over", params.Endpoint)})
-	select {
-	case <-down: // the socket would keep its interface alive
-		return control.Errorf(control.Usage, "node %s is down: %s", e.Node, present.reason)
-	case <-l.gone:
-		return control.Errorf(control.Usage, "link %s is in the lab no more", spec.Endpoints[0])
-	case <-ctx.Done():
+	m.publish(event.Event{Kind: event.CaptureStarted, Node: e.Node, Link: e.String(), Text: fmt.Sprintf("capture of %s begins", e)})
+	defer m.publish(event.Event{Kind: event.CaptureDone, Node: e.Node, Link: e.String(), Text: fmt.Sprintf("capture of %s is over", e)})
+	for {
+		select {
+		case err := <-sent: // its reader wants no more, unless it has failed
+			if sent = nil; err != nil {
+				return fmt.Errorf("interface %s: %w", e, err)
+			}
+		case <-l.gone:
+			return control.Errorf(control.Usage, "link %s is in the lab no more", spec.Endpoints[0])
+		case <-ctx.Done():
+			return nil
+		}
 	}
-	return nil
+}
+
+// capture has the part of an interface capture it, and passes on what that gives.
+func (h *head) capture(ctx context.Context, to control.Caller, spec *topology.Link, end int, id uint64) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	e := spec.Endpoints[end]
+	p := h.at[e.Node]
+	source, why, err := h.captures.begin(e.String(), func(params captureParams) error { return methodCapture.Call(ctx, p.Conn, params) })
+	if err != nil {
+		return err
+	}
+	err = methodSocket.Call(ctx, to, socketParams{ID: id, Direction: source.Direction, Carried: source.Carried, Stream: source.Stream}, source.Socket, source.Tap)
+	source.Close()
+	if err != nil {
+		cancel()
+	}
+	<-source.Gone
+	return cmp.Or(err, why())
+}
+
+// capture answers methodCapture of the head.
+func (p *part) capture(ctx context.Context, r *control.Request, params captureParams) error {
+	spec, end, ok := endOf(p.topo, params.Endpoint)
+	if !ok {
+		return control.Errorf(control.Usage, "there is no interface %s", params.Endpoint)
+	}
+	return p.machine.capture(ctx, r.Conn, spec, end, params.ID)
 }
 
 // openCapture opens a packet socket at a link's end, which stays in its namespace.
-func (a *linkAPI) openCapture(spec *topology.Link, end int) (*os.File, error) {
+func (m *machine) openCapture(spec *topology.Link, end int) (*os.File, error) {
 	var namespace *os.File
 	e := spec.Endpoints[end]
 	switch {
-	case a.here.links.hasBuffer(e.Node):
+	case m.links.hasBuffer(e.Node):
 		return nil, control.Errorf(control.Usage, atBuffer, "capture", e, "capture the link, or the interface of a node beside the switch")
-	case a.here.links.switchOf(e.Node) != nil:
+	case m.links.switchOf(e.Node) != nil:
 		return capture.Open(link.Port(spec.Number, end)) // in our own
 	case e.External():
-		namespace = a.here.links.externals[e.Interface].namespace
+		namespace = m.links.externals[e.Interface].namespace
 	default:
-		if _, err := a.nodeAPI.agent(e.Node); err != nil {
-			return nil, err
+		life := m.life(e.Node)
+		if life == nil {
+			return nil, control.Errorf(control.Usage, "node %s is down", e.Node)
 		}
-		life, err := a.alive(e.Node)
-		if err != nil {
-			return nil, err
-		}
+		var err error
 		namespace, err = os.Open("/proc/" + strconv.Itoa(life.agent.PID()) + "/ns/net")
 		if err != nil {
 			return nil, fmt.Errorf("node %s: %w", e.Node, err)
@@ -204,17 +289,24 @@ func (a *linkAPI) openCapture(spec *topology.Link, end int) (*os.File, error) {
 type linkTap struct {
 	ctx  context.Context // ends with the capture
 	file *os.File        // for the engine to write to
-	on   bool            // the engine has it
+	on   atomic.Bool     // the engine has it; written with acting held
 }
 
-// tap makes a tap on a link. If the engine carries the link, the tap is on.
-func (l *labLink) tap(ctx context.Context) (theirs *os.File, carried bool, untap func(), err error) {
+// streamPair makes a pair of sockets for a stream.
+func streamPair(name string) (a, b *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
-		return nil, false, nil, fmt.Errorf("tap: %w", err)
+		return nil, nil, fmt.Errorf("%s: %w", name, err)
 	}
-	t := &linkTap{ctx: ctx, file: os.NewFile(uintptr(fds[0]), "tap")}
-	theirs = os.NewFile(uintptr(fds[1]), "tap")
+	return os.NewFile(uintptr(fds[0]), name), os.NewFile(uintptr(fds[1]), name), nil
+}
+
+// tap makes a tap on a link. on reports whether it is on, which it is from the beginning if the engine carries the link.
+func (l *labLink) tap(ctx context.Context) (theirs *os.File, on func() bool, untap func(), err error) {
+	t := &linkTap{ctx: ctx}
+	if t.file, theirs, err = streamPair("tap"); err != nil {
+		return nil, nil, nil, err
+	}
 	l.acting.Lock()
 	defer l.acting.Unlock()
 	l.taps = append(l.taps, t)
@@ -222,18 +314,18 @@ func (l *labLink) tap(ctx context.Context) (theirs *os.File, carried bool, untap
 		l.acting.Lock()
 		defer l.acting.Unlock()
 		l.taps = slices.DeleteFunc(l.taps, func(u *linkTap) bool { return u == t })
-		if !t.on {
+		if !t.on.Load() {
 			t.file.Close()
 		}
 	}
 	if _, ours := l.carrier().(linkemCarrier); !ours || !l.engaged {
-		return theirs, false, untap, nil
+		return theirs, t.on.Load, untap, nil
 	}
 	if err := l.startTaps(); err != nil {
 		theirs.Close()
-		return nil, false, untap, err
+		return nil, nil, untap, err
 	}
-	return theirs, true, untap, nil
+	return theirs, t.on.Load, untap, nil
 }
 
 // startTaps has the engine, which has the link, tell the taps that are not on, and waits
@@ -241,14 +333,14 @@ func (l *labLink) tap(ctx context.Context) (theirs *os.File, carried bool, untap
 // those of the kernel. acting is held.
 func (l *labLink) startTaps() error {
 	for _, t := range l.taps {
-		if t.on {
+		if t.on.Load() {
 			continue
 		}
 		on, begins, err := os.Pipe()
 		if err != nil {
 			return fmt.Errorf("link %s: tap: %w", l.name(), err)
 		}
-		t.on = true
+		t.on.Store(true)
 		engine, name := l.engine.current(), l.name()
 		go func() {
 			defer t.file.Close()

@@ -31,6 +31,9 @@ type head struct {
 	hosts   *hosts.Head
 	cut     chan error // why the links between two hosts have ended; has room
 
+	captures captureRequests // to parts
+
+	beginLinks func() error // is called when parts have carried BeginLinks out; set before the first action
 	// The following fields are set by begin.
 	placed *parts.Placement
 	parts  []*farPart
@@ -210,6 +213,9 @@ func (h *head) action(_ *topology.Topology, a core.Action) func() core.Done {
 			}
 			return err
 		})
+		if _, ok := a.(core.BeginLinks); ok && err == nil {
+			err = h.beginLinks()
+		}
 		all.Err = err
 		return all
 	}
@@ -301,6 +307,14 @@ func (h *head) engines() (all []*linkem.Engine) {
 	return all
 }
 
+// startEngines returns the engines of all parts, which these start when they are asked.
+func (h *head) startEngines() ([]*linkem.Engine, error) {
+	for _, p := range h.parts {
+		p.busy.Store(true)
+	}
+	return h.engines(), nil
+}
+
 // requests answers the part at a host.
 func (h *head) requests(host *hosts.Host) control.Handler {
 	mux := new(control.Mux)
@@ -329,6 +343,7 @@ func (h *head) requests(host *hosts.Host) control.Handler {
 		h.qpError(e.Node, e.Error)
 		return nil
 	})
+	methodSocket.Handle(mux, h.captures.takeSocket)
 	mux.Forward(func(to string) (control.Handler, error) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -373,15 +388,11 @@ func (d *driver) isAlone(what string) error {
 }
 
 // acrossHosts returns which hosts a lab is to be over, as its guardian reads it, or says what it cannot do there.
-func acrossHosts(topo *topology.Topology, options *Options) (string, error) {
-	spec, err := hosts.Parse(options.Hosts)
+func acrossHosts(topo *topology.Topology, given string) (string, error) {
+	spec, err := hosts.Parse(given)
 	switch {
 	case err != nil:
 		return "", err
-	case options.Record != nil || options.Replay != nil:
-		return "", errAcrossHosts("a log of decisions")
-	case len(topo.Captures) > 0:
-		return "", errAcrossHosts("captures of the file")
 	case len(topo.Externals) > 0:
 		return "", errAcrossHosts("links to outside the lab")
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 
+	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/core"
 	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/lab/link"
@@ -37,6 +38,11 @@ type machines interface {
 	// report returns the hosts, and between those of a link from one to another. They are nil of this machine.
 	report() []report.RunHost
 	between(*topology.Link) *[2]string
+	// capture captures the interface at an end of a link until ctx ends, and gives the packets to who has asked for them under
+	// that number (methodSocket).
+	capture(ctx context.Context, to control.Caller, spec *topology.Link, end int, id uint64) error
+	// probe sends probes in both directions of a link, which are set to what asked says, and returns what became of them.
+	probe(ctx context.Context, spec *topology.Link, asked [2]topology.Impairment, probes Probes) ([2]report.Probed, error)
 }
 
 // carried tells of the terms in which the kernel carried a link.
@@ -52,6 +58,7 @@ type machine struct {
 	links   *linkDriver
 	publish func(event.Event)
 	lanes   lanes
+	afar    bool // those who capture are at another host
 	// The following fields are set before the first action.
 	present    func() *topology.Topology
 	beginLinks func() error // carries BeginLinks out
@@ -156,7 +163,7 @@ func (m *machine) engines() []*linkem.Engine {
 func (m *machine) report() []report.RunHost          { return nil }
 func (m *machine) between(*topology.Link) *[2]string { return nil }
 
-// A setting is what a machine needs to know before it carries anything out.
+// A setting has all that a machine has to know before it carries anything out.
 type setting struct {
 	Lab        string
 	Topology   *topology.Topology

@@ -288,12 +288,15 @@ func (a *linkAPI) middles(ctx context.Context, r *control.Request, _ control.Non
 	return send()
 }
 
-// losses has the link engine write to a file of a command. Without an engine, nothing was
+// losses has the link engines write to a file of a command. Without an engine, nothing was
 // lost.
 func (a *linkAPI) losses(ctx context.Context, r *control.Request, _ control.None) error {
-	engine := a.here.links.engine.current()
-	if engine == nil {
+	engines, seed := a.machines.engines(), a.topology().Seed
+	switch {
+	case len(engines) == 0:
 		return nil
+	case a.isAlone("") == nil:
+		return engines[0].Losses(ctx, seed, r.Files[0])
 	}
-	return engine.Losses(ctx, a.here.links.seed, r.Files[0])
+	return mergeLosses(ctx, engines, seed, r.Files[0])
 }

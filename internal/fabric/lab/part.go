@@ -35,6 +35,7 @@ var (
 	methodPorts   = control.NewMethod[control.None, []portAt]("ports")
 	methodCarried = control.NewMethod[control.None, map[int]carried]("carried") // by the number of the link
 	methodPID     = control.NewMethod[pidParams, int]("pid")
+	methodProbe   = control.NewMethod[probeParams, [2]report.Probed]("probe")
 	methodUsage   = control.NewMethod[string, usage]("usage") // of a node
 )
 
@@ -67,6 +68,11 @@ type (
 	pidParams struct {
 		Node string
 		PID  int
+	}
+	probeParams struct {
+		Link   int // its number
+		Asked  [2]topology.Impairment
+		Probes Probes
 	}
 	usage struct {
 		Limits *report.Limits
@@ -151,7 +157,7 @@ func runPart() error {
 		engine: engine{reaper: children, died: p.end}, nodes: nodes, publish: p.publish,
 		externals: map[string]*external{}, links: map[int]*labLink{}, switches: map[string]*labSwitch{},
 	}
-	p.machine = &machine{nodes: nodes, links: links, publish: p.publish, lanes: newLanes()}
+	p.machine = &machine{nodes: nodes, links: links, publish: p.publish, lanes: newLanes(), afar: true}
 	p.present = func() *topology.Topology { return p.topo }
 	findSelf()
 	signals := make(chan os.Signal, 1) // process 1 gets no signal that it has no handler for
@@ -232,6 +238,8 @@ func (p *part) requests() *control.Mux {
 		}
 		return u, nil
 	})
+	methodCapture.Handle(mux, p.capture)
+	methodProbe.Handle(mux, p.probeLink)
 	hosts.PartTrunk.Handle(mux, p.joinHost)
 	mux.Forward(p.find)
 	return mux

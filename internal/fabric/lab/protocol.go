@@ -55,7 +55,7 @@ var (
 
 // Requests and notices of a supervisor to a command.
 var (
-	// methodSocket asks one that captures to take a packet socket and a tap.
+	// methodSocket asks one that captures to take a packet socket, or the stream of one, and a tap.
 	methodSocket = control.NewProcedure[socketParams]("socket").WithFiles(2, 2)
 	// methodTakeMiddles asks one that remembers to take sockets, while it serves
 	// methodMiddles.
@@ -160,6 +160,7 @@ type socketParams struct {
 	ID        uint64 // of captureParams
 	Direction int    // of the link: the one that the interface sends into
 	Carried   bool   // the tap is on
+	Stream    bool   // what comes is the stream of a packet socket (capture.Send)
 }
 
 type enableParams struct {

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -20,7 +21,7 @@ import (
 func startRecorded(t *testing.T, topo *topology.Topology) (*Lab, <-chan event.Event) {
 	t.Helper()
 	said := make(chan event.Event, 100)
-	l := startWith(t, topo, Options{Events: func(e event.Event) {
+	l := startWith(t, topo, Options{Hosts: os.Getenv("NDKLAB_TEST_HOSTS"), Events: func(e event.Event) {
 		if e.Kind == event.Captured || e.Kind == event.Warning {
 			said <- e
 		}

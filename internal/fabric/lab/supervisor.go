@@ -12,6 +12,7 @@ import (
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/core"
+	"github.com/ndklab/ndklab/internal/fabric/linkem"
 	"github.com/ndklab/ndklab/internal/hosts"
 	"github.com/ndklab/ndklab/internal/node/reaper"
 	"github.com/ndklab/ndklab/topology"
@@ -66,7 +67,10 @@ func newSupervisor(name string) *Supervisor {
 	here.present, nodes.ended = s.topology, s.agentEnded
 	s.nodeAPI = &nodeAPI{driver: s.driver, lab: name}
 	s.linkAPI = &linkAPI{driver: s.driver, lab: name, nodeAPI: s.nodeAPI}
-	s.decisions = &decisionLog{engine: &links.engine, publish: s.Publish}
+	s.decisions = &decisionLog{publish: s.Publish, start: func() ([]*linkem.Engine, error) {
+		engine, err := links.engine.start()
+		return []*linkem.Engine{engine}, err
+	}}
 	return s
 }
 
@@ -113,6 +117,7 @@ func (s *Supervisor) becomeHead(listener, launch *os.File) (err error) {
 	s.head = &head{ended: s.agentEnded, qpError: s.publishQPError, publish: s.Publish, die: s.end, lives: map[string]*life{}, cut: make(chan error, 1)}
 	s.head.hosts, err = hosts.FromFiles(listener, launch, s.head.requests)
 	s.machines = s.head
+	s.decisions.start, s.decisions.apart = s.head.startEngines, true
 	return err
 }
 

@@ -28,9 +28,6 @@ func (l Links) Verify(ctx context.Context, endpoint string, probes Probes) (*rep
 
 // verifyLink answers methodVerify.
 func (a *linkAPI) verifyLink(ctx context.Context, _ *control.Request, params verifyParams) (*report.Verification, error) {
-	if err := a.isAlone("probes of a link"); err != nil {
-		return nil, err
-	}
 	var dilation int
 	a.look(func(l *core.Lab) { dilation = l.Topology().DilationFactor() })
 	if dilation > 1 {
@@ -40,43 +37,74 @@ func (a *linkAPI) verifyLink(ctx context.Context, _ *control.Request, params ver
 	if err != nil {
 		return nil, err
 	}
-	ends, err := a.probeEnds(spec)
-	if err != nil {
-		return nil, err
-	}
 	name := spec.Endpoints[0]
 	engine, state := stateOfLink(spec, before)
 	if state != "up" {
 		return nil, control.Errorf(control.Usage, "link %s is down: `ndklab link up %s/%s` brings it up", name, a.lab, name)
 	}
 	v := &report.Verification{Lab: a.lab, Engine: engine, Passed: true}
-	var directions [2]*verify.Direction
-	for d := range directions {
-		v.Endpoints[d] = spec.Endpoints[d].String()
-		if directions[d], err = verify.Prepare(spec, ends, d, before.Asked[d], params.Probes); err != nil {
-			return nil, err
-		}
-	}
-	err = parallel(ctx, 2, 2, func(ctx context.Context, d int) error { return directions[d].Fly(ctx) })
-	for d := 0; d < 2 && err == nil; d++ {
-		err = directions[d].Burst(ctx)
-	}
+	found, err := a.machines.probe(ctx, spec, before.Asked, params.Probes)
 	// A change of the link explains a failure better than the failure itself.
 	_, after, changed := a.linkToProbe(params.Endpoint)
 	if changed != nil || after.Off() || !after.Asked[0].Equal(before.Asked[0]) || !after.Asked[1].Equal(before.Asked[1]) {
 		return nil, control.Errorf(control.Usage, "link %s was changed while it was probed: probe it again", name)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("link %s: %w", name, err)
+		return nil, err
 	}
-	for d, p := range directions {
-		p.Found.From = v.Endpoints[d]
-		v.Directions[d] = p.Found
-		for _, f := range p.Found.Findings {
+	for d, p := range found {
+		v.Endpoints[d] = spec.Endpoints[d].String()
+		p.From = v.Endpoints[d]
+		v.Directions[d] = p
+		for _, f := range p.Findings {
 			v.Passed = v.Passed && f.Passed
 		}
 	}
 	return v, nil
+}
+
+// probe sends probes in both directions of a link, which are set to what asked says, and returns what became of them.
+func (m *machine) probe(ctx context.Context, spec *topology.Link, asked [2]topology.Impairment, probes Probes) (found [2]report.Probed, err error) {
+	ends, err := m.probeEnds(spec)
+	if err != nil {
+		return found, err
+	}
+	var directions [2]*verify.Direction
+	for d := range directions {
+		if directions[d], err = verify.Prepare(spec, ends, d, asked[d], probes); err != nil {
+			return found, err
+		}
+	}
+	err = parallel(ctx, 2, 2, func(ctx context.Context, d int) error { return directions[d].Fly(ctx) })
+	for d := 0; d < 2 && err == nil; d++ {
+		err = directions[d].Burst(ctx)
+	}
+	if err != nil {
+		return found, fmt.Errorf("link %s: %w", spec.Endpoints[0], err)
+	}
+	for d, p := range directions {
+		found[d] = p.Found
+	}
+	return found, nil
+}
+
+// probe has the part of a link send the probes. Those of one between hosts would be timed by two clocks.
+func (h *head) probe(ctx context.Context, spec *topology.Link, asked [2]topology.Impairment, probes Probes) ([2]report.Probed, error) {
+	parts := h.ofLink(spec)
+	if len(parts) > 1 {
+		return [2]report.Probed{}, control.Errorf(control.Usage, "link %s is between %s and %s, and probes need one clock for both ends; remedy: a run's report has the delays of all packets of its links",
+			spec.Endpoints[0], parts[0].Name, parts[1].Name)
+	}
+	return methodProbe.Call(ctx, parts[0].Conn, probeParams{spec.Number, asked, probes})
+}
+
+// probeLink answers methodProbe.
+func (p *part) probeLink(ctx context.Context, _ *control.Request, params probeParams) ([2]report.Probed, error) {
+	spec := p.links[params.Link]
+	if spec == nil {
+		return [2]report.Probed{}, control.Errorf(control.Usage, "there is no link %d", params.Link)
+	}
+	return p.probe(ctx, spec, params.Asked, params.Probes)
 }
 
 // linkToProbe returns the link with an endpoint, whose nodes are up.
@@ -94,17 +122,17 @@ func (a *linkAPI) linkToProbe(endpoint string) (spec *topology.Link, status *cor
 }
 
 // probeEnds returns the places of a link's ends, in nodes that are up.
-func (a *linkAPI) probeEnds(spec *topology.Link) (ends [2]probe.End, err error) {
+func (m *machine) probeEnds(spec *topology.Link) (ends [2]probe.End, err error) {
 	for end, e := range spec.Endpoints {
 		switch {
 		case e.External():
 			return ends, control.Errorf(control.Usage, "link %s has an end outside the lab, %s, where no probe can be seen", spec.Endpoints[0], e)
-		case a.here.links.hasBuffer(e.Node):
+		case m.links.hasBuffer(e.Node):
 			return ends, control.Errorf(control.Usage, atBuffer, "send a probe", e, "a run's report has the delays of all packets of its links")
-		case a.here.links.switchOf(e.Node) != nil:
+		case m.links.switchOf(e.Node) != nil:
 			ends[end] = probe.End{Interface: link.Port(spec.Number, end)}
 		default:
-			ends[end] = probe.End{Interface: e.Interface, PID: a.machines.life(e.Node).agent.PID()}
+			ends[end] = probe.End{Interface: e.Interface, PID: m.life(e.Node).agent.PID()}
 		}
 	}
 	return ends, nil

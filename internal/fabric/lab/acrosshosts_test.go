@@ -1,0 +1,230 @@
+package lab
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/node"
+	"github.com/ndklab/ndklab/topology"
+	"golang.org/x/sys/unix"
+)
+
+// twoHosts are hosts for a test. Of two nodes, each has one.
+const twoHosts = "local:2"
+
+// A capture of both ends of a link between two hosts has every packet with the decision on it, and each that arrives behind
+// where it was sent.
+func TestCaptureAcrossHosts(t *testing.T) {
+	topo := ring(uniqueName(t), 2)
+	topo.Links[0].Directions[0] = topology.Impairment{Delay: 5 * time.Millisecond, Loss: topology.Loss{Every: 2}}
+	l := startWith(t, topo, Options{Hosts: twoHosts})
+	path := filepath.Join(t.TempDir(), "both.pcapng")
+	recording := startRecording(t, l, Recording{Capture: topology.Capture{Interfaces: endpoints("n0:eth0", "n1:eth0"), File: path}})
+	const first, volleys = 100, 20
+	for i := range volleys {
+		fire(t, l, 4791, first+i)
+	}
+	volleyIn(t, path, first+volleys-1, volley/2) // the last one has come
+	for i, c := range recording.end(t) {
+		if c.Dropped > 0 || c.Fateless > 0 {
+			t.Errorf("interface %d: %+v", i, c)
+		}
+	}
+	sent, arrived, total := map[string]int{}, 0, 0
+	for i, p := range readCapture(t, path) {
+		if size := len(p.frame) - 42; size < first || size >= first+volleys {
+			continue
+		}
+		switch key := string(p.frame[14:]); {
+		case p.iface == "n0:eth0" && p.comment == "delayed 5ms":
+			sent[key]++
+			total++
+		case p.iface == "n0:eth0" && p.comment == "dropped: loss (every n-th)":
+			total++
+		case p.iface == "n1:eth0" && p.comment == "" && sent[key] > 0:
+			sent[key]--
+			arrived++
+		default:
+			t.Errorf("packet %d at %s, of %d bytes, with the comment %q: expected every second one to be lost, and the others behind where they were sent", i+1, p.iface, len(p.frame), p.comment)
+		}
+	}
+	if total != volleys*volley || arrived != total/2 {
+		t.Errorf("%d packets were sent and %d arrived, want %d and half of that", total, arrived, volleys*volley)
+	}
+}
+
+// A capture at another host ends with its node, and says why.
+func TestCaptureAcrossHostsEndsWithItsNode(t *testing.T) {
+	l := startWith(t, ring(uniqueName(t), 2), Options{Hosts: twoHosts})
+	source, why, err := l.beginCapture(testContext(t), "n1:eth0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	if _, err := l.Nodes.Kill(testContext(t), "n1", unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-source.Gone:
+	case <-time.After(testTime):
+		t.Fatal("the capture does not end")
+	}
+	if err := why(); err == nil || !strings.Contains(err.Error(), "node n1 is down: ") {
+		t.Errorf("the capture ended: %v", err)
+	}
+	_, err = l.Capture(testContext(t), "n1:eth0")
+	wantCode(t, err, control.Usage)
+	if err == nil || !strings.Contains(err.Error(), "n1 is down") {
+		t.Errorf("a capture of a node that is down: %v", err)
+	}
+}
+
+// A log of a lab over two hosts, of whose only link each has a direction, is that of one host, and replays there and here.
+func TestDecisionsAcrossHosts(t *testing.T) {
+	dir := t.TempDir()
+	record := func(name string, seed uint64, options Options) [2][]string {
+		t.Helper()
+		file, err := os.Create(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		options.Record = file
+		t.Run(name, func(t *testing.T) { recordDecisions(t, seed, options) })
+		return decisionsIn(t, file.Name())
+	}
+	one := record("one", 1, Options{})
+	two := record("two", 1, Options{Hosts: twoHosts})
+	if diff := cmp.Diff(one, two); diff != "" {
+		t.Errorf("decisions of the same seed (-one host +two):\n%s", diff)
+	}
+	if diff := cmp.Diff(one, record("other", 2, Options{Hosts: twoHosts})); diff == "" {
+		t.Error("another seed, but the same decisions")
+	}
+	log, err := os.Open(filepath.Join(dir, "one"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	if diff := cmp.Diff(one, record("replayed", 2, Options{Hosts: twoHosts, Replay: log})); diff != "" {
+		t.Errorf("replayed (-recorded on one host +replayed on two):\n%s", diff)
+	}
+}
+
+// logged is the number of packets of each direction whose decisions are compared.
+const logged = 100
+
+// recordDecisions has a node of a lab send another some packets, which are answered.
+func recordDecisions(t *testing.T, seed uint64, options Options) {
+	t.Helper()
+	topo := ring(uniqueName(t), 2)
+	topo.Seed = seed
+	for d := range topo.Links[0].Directions {
+		topo.Links[0].Directions[d] = topology.Impairment{Delay: time.Millisecond, Loss: topology.Loss{Rate: 0.2}, Duplicate: 0.2}
+	}
+	l := startWith(t, topo, options)
+	if got := program(t, l, "n1", "echo 5000").line(t); got != "bound" {
+		t.Fatal(got)
+	}
+	program(t, l, "n0", fmt.Sprintf("send 10.0.0.2:5000 %d 1 100", 3*logged)).wait(t)
+	eventually(t, testTime, func() string {
+		for d := range 2 {
+			if got := direction(t, l, d); got.Packets < logged || options.Replay != nil && (got.Replayed == nil || got.Replayed.Packets < logged) {
+				return fmt.Sprintf("direction %d: packets: %d, replayed: %+v", d, got.Packets, got.Replayed)
+			}
+		}
+		return ""
+	})
+}
+
+// decisionsIn returns the first decisions on each direction of a lab's only link, without what depends on when and on which
+// packets they were made.
+func decisionsIn(t *testing.T, name string) (by [2][]string) {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, line := range strings.SplitAfter(string(data), "\n") {
+		if line == "" {
+			continue
+		}
+		var r struct {
+			Ndklab, Link, Fate, Cause string
+			Direction                 int
+			Place, Delay              uint64
+			Twice                     bool
+		}
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatalf("%s: %q: %v", name, line, err)
+		}
+		if (r.Ndklab != "") != (i == 0) || i > 0 && r.Place == 0 {
+			t.Fatalf("%s: line %d is %q: expected a header, then records", name, i+1, line)
+		}
+		if i > 0 && len(by[r.Direction]) < logged {
+			by[r.Direction] = append(by[r.Direction], fmt.Sprint(r.Link, " ", r.Place, " ", r.Fate, " ", r.Cause, " ", r.Twice))
+		}
+	}
+	if len(by[0]) < logged || len(by[1]) < logged {
+		t.Errorf("%s: %d and %d decisions, want %d each", name, len(by[0]), len(by[1]), logged)
+	}
+	return by
+}
+
+// Probes cross a link within a host; one between hosts is refused with a remedy.
+func TestVerifyAcrossHosts(t *testing.T) {
+	topo := ring(uniqueName(t), 4) // n0 and n1 are at one host, n2 and n3 at the other
+	topo.Links[0].Directions[0] = topology.Impairment{Delay: 5 * time.Millisecond}
+	topo.Links[0].Tolerance = patient
+	l := startWith(t, topo, Options{Hosts: twoHosts})
+	v, err := l.Links.Verify(testContext(t), "n0:eth0", Probes{Count: 100, PerSecond: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := v.Directions[0]; !v.Passed || d.Received != 100 || d.From != "n0:eth0" || d.Delay.Min < 4900 {
+		t.Errorf("passed %v, %+v", v.Passed, d)
+	}
+	_, err = l.Links.Verify(testContext(t), "n1:eth0", Probes{})
+	wantCode(t, err, control.Usage)
+	if err == nil || !strings.Contains(err.Error(), "link n1:eth0 is between host1 and host2") || !strings.Contains(err.Error(), "remedy: ") {
+		t.Errorf("a link between hosts: %v", err)
+	}
+}
+
+// The losses of a failed run come from all hosts.
+func TestLossesAcrossHosts(t *testing.T) {
+	topo := ring(uniqueName(t), 2)
+	for d := range topo.Links[0].Directions {
+		topo.Links[0].Directions[d] = topology.Impairment{Loss: topology.Loss{Rate: 1}}
+	}
+	l := startWith(t, topo, Options{Hosts: twoHosts})
+	for i, to := range []string{"10.0.0.2", "10.0.0.1"} { // each asks who has the address
+		runCommand(t, l, fmt.Sprintf("n%d", i), node.Command{Args: []string{"/proc/self/exe"}, Env: programEnv("send " + to + ":5000 1 1 100")})
+	}
+	path := filepath.Join(t.TempDir(), "losses.log")
+	eventually(t, testTime, func() string {
+		file, err := os.Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		if err := methodLosses.Call(testContext(t), l.conn, nil, file); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := string(data); strings.Count(text, "decisions") != 1 || !strings.Contains(text, `"direction":0`) || !strings.Contains(text, `"direction":1`) {
+			return text
+		}
+		return ""
+	})
+}
