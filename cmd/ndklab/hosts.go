@@ -48,8 +48,8 @@ func (f *hostsFlag) String() string {
 // given reports whether there are to be several hosts.
 func (f *hostsFlag) given() bool { return f.spec.Kind != "" }
 
-// place returns what is said of the placement of a lab on hosts that are alike, nil if there are none. Who they are, and how large, is
-// known of those alone that the command has been told of.
+// place returns what is said of the placement of a lab on hosts that are alike, nil if there are none. Nothing else
+// is known of them before the lab is made.
 func (f *hostsFlag) place(t *topology.Topology) (*parts.Summary, error) {
 	var on []parts.Host
 	switch f.spec.Kind {

@@ -40,7 +40,7 @@ type Route struct {
 // Behind returns the route by which the peer of c reaches the one that it calls to.
 func Behind(c *Conn, to string) *Route { return &Route{c, to} }
 
-// Done is closed when the channel to the peer has ended. That the one behind it is gone is
+// Done is closed when the channel to the peer has ended. The end of the one behind it is
 // told by ErrClosed when it is asked.
 func (r *Route) Done() <-chan struct{} { return r.conn.Done() }
 

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Credentials are what the processes of a lab prove with that they are of it: a key, and the certificate of it. They exist in
+// Credentials prove that a process is of a lab: a key, and the certificate of it. They exist in
 // memory only, from a lab's start to its end. The key alone is passed on, since the certificate follows from it: ed25519
 // signs without randomness (RFC 8032).
 type Credentials struct {

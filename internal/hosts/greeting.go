@@ -151,7 +151,7 @@ func (c *Credentials) greetAsListener(ctx context.Context, stream *net.TCPConn, 
 	}
 }
 
-// endGreeting has a greeting end with ctx. What it returns is called when the greeting is over: it closes the sockets if
+// endGreeting has a greeting end with ctx. The caller calls the function that it returns when the greeting is over: it closes the sockets if
 // there is an error.
 func endGreeting(ctx context.Context, s *sockets, err *error) func() {
 	stop := context.AfterFunc(ctx, func() {

@@ -56,7 +56,7 @@ var (
 // noticeBeat says that its sender lives.
 var noticeBeat = control.NewNotice[control.None](prefix + "beat")
 
-// A hello is what a worker says of itself and its host.
+// A hello describes a worker and its host.
 type hello struct {
 	Name   string
 	Index  int

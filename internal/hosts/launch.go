@@ -26,7 +26,7 @@ var (
 	methodAwait  = control.NewProcedure[control.None]("await") // lasts as long as the launcher, and fails with the reason of its end
 )
 
-// settings are what a head has to know of its hosts.
+// settings tell a head of its hosts.
 type settings struct {
 	Lab         string
 	Credentials string
@@ -78,8 +78,8 @@ type command struct {
 	remedy func(status int, said string) string
 }
 
-// NewLaunch prepares the hosts of a lab: it listens for the workers, and makes the credentials. What the workers
-// and the launcher say goes to log, which gets one line at a time.
+// NewLaunch prepares the hosts of a lab: it listens for the workers, and makes the credentials. The output of workers
+// and launcher goes to log, which gets one line at a time.
 func NewLaunch(spec Spec, lab string, log io.Writer) (_ *Launch, err error) {
 	credentials, err := NewCredentials()
 	if err != nil {

@@ -242,7 +242,7 @@ func TestSSH(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The host is the sixth argument. What follows it runs here, as a shell there would.
+	// The host is the sixth argument. The rest runs here, as a shell there would.
 	dir := program(t, "ssh", `
 case "$6" in
 away) echo "ssh: connect to host away port 22: No route to host" >&2; exit 255;;

@@ -183,7 +183,7 @@ func (r *run) awaitEnd(t *testing.T) string {
 		}
 		return ""
 	})
-	// How it ends is said in the log.
+	// The log tells of its end.
 	_ = r.cmd.Wait()
 	eventually(t, func() string {
 		if jobs := r.output(t, "squeue", "-h"); jobs != "" {

@@ -81,7 +81,7 @@ func (s Spec) String() string {
 	return string(s.Kind)
 }
 
-// parseFile reads names of hosts from a file, one a line. What follows a # is a comment.
+// parseFile reads names of hosts from a file, one a line. A comment begins with a #.
 func parseFile(path string) (Spec, error) {
 	f, err := os.Open(path)
 	if err != nil {

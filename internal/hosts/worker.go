@@ -33,7 +33,7 @@ func IsWorker() bool { return len(os.Args) == 2 && os.Args[1] == workerCommand }
 // standard input. It is never among the arguments, which every user of a host can read.
 const assignmentVariable = "NDKLAB_WORKER"
 
-// An assignment is what a worker is told by its launcher.
+// An assignment tells a worker of its lab and its host. It comes from its launcher.
 type assignment struct {
 	Addresses   []string // of the head, with ports
 	Credentials string

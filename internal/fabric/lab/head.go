@@ -336,6 +336,9 @@ func (h *head) requests(host *hosts.Host) control.Handler {
 		return nil
 	})
 	noticePublish.Handle(mux, func(_ context.Context, _ *control.Request, e event.Event) error {
+		if e.Kind == event.Warning {
+			e.Text = "host " + host.Name + ": " + e.Text
+		}
 		h.publish(e)
 		return nil
 	})
@@ -367,7 +370,7 @@ func (h *head) watch() {
 	case err = <-h.hosts.Lost():
 	case err = <-h.cut:
 		select {
-		case err = <-h.hosts.Lost(): // which is why
+		case err = <-h.hosts.Lost(): // the cause
 		case <-time.After(goneTime):
 		}
 	}

@@ -34,7 +34,7 @@ func TestHostDies(t *testing.T) {
 	}
 }
 
-// What a lab over several hosts cannot do is refused before anything is made, and said where it is asked for later.
+// A lab over several hosts refuses what it cannot do before anything is made.
 func TestRefusedAcrossHosts(t *testing.T) {
 	topo := ring(uniqueName(t), 2)
 	topo.Externals = make([]topology.Interface, 1)

@@ -18,10 +18,10 @@ import (
 
 // This file answers monitors, at both ends of the lab's channel. They ask again and again, so that one
 // request makes one request of each agent, and one of the link engine, which leave out what takes
-// time: percentiles, lists and texts. What has not changed since they asked last is neither made nor told again: package rows
+// time: percentiles, lists and texts. Rows that have not changed since they asked last are neither made nor told again: package rows
 // decides that, of what a view (view.go) has found. Nobody who asks for nothing costs the lab anything.
 
-// An observeAnswer is what has changed in an observation of the lab since another one.
+// An observeAnswer has the changes of an observation of the lab since another one.
 type observeAnswer struct {
 	View   uint64 // whose number Number is
 	Number uint64

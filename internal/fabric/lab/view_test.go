@@ -163,7 +163,7 @@ func TestViewsKept(t *testing.T) {
 	}
 }
 
-// Who looks at a view waits for who looks already, but not for longer than he likes to.
+// A look at a view waits for one that is under way, but no longer than its context.
 func TestViewTurns(t *testing.T) {
 	v := new(views).of(nil)
 	if err := v.begin(t.Context()); err != nil || v.look != 1 {

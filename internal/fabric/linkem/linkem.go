@@ -181,7 +181,7 @@ func (e *Engine) Observe(ctx context.Context, bounds []int64, since uint64) (Obs
 	return methodObserve.Call(ctx, e.conn, observeParams{bounds, since})
 }
 
-// An Observed is what Observe returns.
+// An Observed is the answer to Observe.
 type Observed struct {
 	Number uint64                             // greater than those of answers before, whatever bounds they were by
 	Links  map[string][2]linkstats.Statistics `json:",omitempty"` // by name

@@ -8,7 +8,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// Whoever observes links is told of those where something has changed since he was last told, whatever others asked meanwhile.
+// An observer of links is told of those where something has changed since he was last told, whatever others asked meanwhile.
 func TestObserveTellsChanges(t *testing.T) {
 	l := newLab(t, 1500)
 	l.quiet(t)

@@ -1,6 +1,6 @@
 // Package rows spares those who ask for a list again and again what has not changed in it since they last did.
 //
-// A Table has the list where it is made. Each of its rows has the number of its last change; numbers grow. Who asks has the
+// A Table has the list where it is made. Each of its rows has the number of its last change; numbers grow. Each asker has the
 // last list, and the number that it came with: the Table answers with the Changes since that number, and these make the new list of
 // the last one. A number of 0 comes before all changes, so that the answer is the whole list.
 //
@@ -37,7 +37,7 @@ func (t *Table[Input, T]) Is(place int, input Input) bool {
 }
 
 // Put has a row be one that is made of an input. Unless it was just that, as reflect.DeepEqual has it, number is that of its last change: above 0, and
-// not below any number before. What value refers to is the Table's from now on, and not to be changed.
+// not below any number before. The Table owns all that value refers to from now on, and nobody changes it.
 func (t *Table[Input, T]) Put(place int, input Input, value *T, number uint64) {
 	r := &t.rows[place]
 	r.of = input
@@ -57,7 +57,7 @@ func (t *Table[Input, T]) Since(after uint64) Changes[T] {
 	return c
 }
 
-// Changes are what makes the present list of an earlier one.
+// Changes make the present list of an earlier one.
 type Changes[T any] struct {
 	Length int   // of the present list
 	Places []int `json:",omitempty"` // of the rows that have changed, in ascending order

@@ -23,7 +23,7 @@ func recordOf(in input) *record {
 	return &record{&in.shown, map[string]int{"shown": in.shown}}
 }
 
-// Whoever asks, and whenever, has the list as it is, of changes that crossed a channel.
+// Each asker has the present list at any time, of changes that crossed a channel.
 func TestChangesMakeTheList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type asker struct {

@@ -8,7 +8,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// This file is which nodes have to stay on one host. What a link does across hosts, two engines do together: neither the kernel's
+// This file finds the nodes that have to stay on one host. Two engines do together all that a link does across hosts: neither the kernel's
 // netem nor a packet buffer, which the engine has whole with all that is at it, is one of those.
 
 // A bond keeps two nodes on one host.

@@ -1,7 +1,7 @@
 // Package parts lays a topology over several hosts: it says which host has each node, and which links cross hosts.
 //
 // Nodes that have to stay on one host are one vertex of a graph (bonds.go), which has the weights that nodes and links have for
-// a machine (weights.go), and which package placement divides. A Summary is what people and programs are told of the result.
+// a machine (weights.go), and which package placement divides. A Summary tells people and programs of the result.
 //
 // It is pure: the same topology, hosts and delay give the same placement. It starts nothing, and knows no launcher. Start
 // reading at Plan.

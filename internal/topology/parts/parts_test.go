@@ -63,7 +63,7 @@ topology:
 `, ab, bc, cd, da)
 }
 
-// Nodes are where links that cross are few, and where the file has them.
+// A placement has few links cross, and keeps to the file.
 func TestPlan(t *testing.T) {
 	four := Alike(4)
 	for _, test := range []struct {
@@ -131,7 +131,7 @@ topology:
 	}
 }
 
-// What cannot be is said with its place.
+// Errors name the place of a contradiction.
 func TestCannotBe(t *testing.T) {
 	many := make([]Host, 20)
 	for i := range many {

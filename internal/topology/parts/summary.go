@@ -10,7 +10,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// A Summary is what is said of a placement, for people by String, for programs as JSON.
+// A Summary describes a placement, to people by String, to programs as JSON.
 type Summary struct {
 	Hosts []Share `json:"hosts"`
 	Links int     `json:"links"` // of the lab
@@ -21,7 +21,7 @@ type Summary struct {
 	Pairs   []Pair  `json:"pairs"` // of hosts between which links cross
 }
 
-// A Share is what a host has of a lab.
+// A Share is the part of a lab that a host has.
 type Share struct {
 	Name   string `json:"name"`
 	Nodes  int    `json:"nodes"`

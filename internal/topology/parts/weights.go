@@ -8,7 +8,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// This file is what nodes and links weigh, and what hosts carry.
+// This file has the weights of nodes and links, and the capacities of hosts.
 
 // The load of a node, in hundredths of a processor. A host that asks for no share of one weighs as if it asked for
 // one. A router has an agent and no adapter; the kernel forwards for it. A switch has no process: what it costs are the frames of its ports.
@@ -32,7 +32,7 @@ func load(n *topology.Node) int {
 }
 
 const (
-	// unlimitedRate is what a link without a rate counts for, in bits per second: what the engine of one host carries.
+	// unlimitedRate is the rate that a link without one counts for, in bits per second: as much as the engine of one host carries.
 	unlimitedRate = 10e9
 	// rateUnit is the bits per second that weigh 1.
 	rateUnit = 1e6

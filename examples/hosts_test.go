@@ -1,0 +1,179 @@
+package examples_test
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ndklab/ndklab/internal/fabric/doctor"
+	"github.com/ndklab/ndklab/internal/need"
+)
+
+// TestSuiteOverHosts runs the suite over several hosts on this machine, as whoever runs the test over two and as an ordinary user
+// over three: with the verdicts that it has on one. A machine that is busy is late, so that the best of three runs counts.
+func TestSuiteOverHosts(t *testing.T) {
+	if !doctor.Examine(t.Context()).CanRun {
+		t.Skip("labs cannot run here: `ndklab doctor` says why")
+	}
+	need.Time(t)
+	for i, user := range accounts(t) {
+		hosts := []string{"local:2", "local:3"}[i]
+		t.Run(user.name, func(t *testing.T) {
+			files, err := filepath.Glob("suite/*.ndklab.yaml")
+			if err != nil || len(files) == 0 {
+				t.Fatal(err)
+			}
+			for _, file := range files {
+				t.Run(filepath.Base(file), func(t *testing.T) { user.play(t, file, hosts) })
+			}
+		})
+	}
+}
+
+// play runs a file as the user, in whose folder it is copied, and returns its report.
+func (a *account) play(t *testing.T, file, hosts string) (report map[string]any) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	lab := strings.ReplaceAll(filepath.Base(file), ".ndklab.yaml", "")
+	copied := filepath.Join(folder, filepath.Base(file))
+	err = errors.Join(os.Chmod(folder, 0o777), os.Chmod(filepath.Dir(folder), 0o755), os.WriteFile(copied, text, 0o644))
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"run", copied, "--name", lab + "-" + strconv.Itoa(os.Getpid()), "--seed", "1", "-o", "json", "--artifacts", filepath.Join(folder, "artifacts")}
+	if hosts != "" {
+		args = append(args, "--hosts", hosts)
+	}
+	var p *process
+	for try := 1; ; try++ {
+		p = a.start(t, "ndklab", args...)
+		code := p.end()
+		if code == 0 {
+			break
+		}
+		if try == 3 {
+			t.Fatalf("%s over %q: exit code %d\n%s%s", lab, hosts, code, &p.printed, &p.errors)
+		}
+	}
+	if err := json.Unmarshal([]byte(p.printed.String()), &report); err != nil {
+		t.Fatalf("%s: %v\n%s", lab, err, &p.printed)
+	}
+	return report
+}
+
+// TestReportOverHosts: the report of a lab over two hosts has the fields that it has on one, and says which hosts there were.
+func TestReportOverHosts(t *testing.T) {
+	if !doctor.Examine(t.Context()).CanRun {
+		t.Skip("labs cannot run here: `ndklab doctor` says why")
+	}
+	user := accounts(t)[0]
+	one, two := user.play(t, "adapter.ndklab.yaml", ""), user.play(t, "adapter.ndklab.yaml", "local:2")
+	hosts, _ := two["hosts"].([]any)
+	if len(hosts) != 2 {
+		t.Fatalf("hosts: %v", two["hosts"])
+	}
+	delete(two, "hosts")
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(one)), slices.Sorted(maps.Keys(two))); diff != "" {
+		t.Errorf("fields (-one host +two hosts):\n%s", diff)
+	}
+	link := two["links"].([]any)[0].(map[string]any)
+	if got := link["hosts"]; !cmp.Equal(got, []any{"host1", "host2"}) {
+		t.Errorf("hosts of the link: %v", got)
+	}
+}
+
+// TestSlurm takes the walk of a cluster's user through a real Slurm of three hosts: a run in an allocation, as a batch job, and one
+// that asks for its hosts itself; a lab that stays up between commands; and scancel, after which nothing is left.
+func TestSlurm(t *testing.T) {
+	need.Time(t)
+	err := need.Programs("slurmctld", "slurmd", "srun", "munged", "unshare", "nsenter", "ip")
+	if os.Geteuid() != 0 {
+		err = errors.Join(err, errors.New("root"))
+	}
+	need.Check(t, err)
+	scripts, err := filepath.Abs("../internal/hosts/testdata/slurm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	run := filepath.Join(folder, "run")
+	script := func(name string, args ...string) {
+		t.Helper()
+		cmd := exec.Command(filepath.Join(scripts, name), args...)
+		cmd.Env = append(os.Environ(), "DIR="+run, "NET=10.58.0", "CPUS=2", "SHARE="+folder)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, out)
+		}
+	}
+	if err := errors.Join(os.CopyFS(filepath.Join(folder, "bin"), os.DirFS(bin)), os.CopyFS(filepath.Join(folder, "examples"), os.DirFS(".")),
+		exec.Command("chmod", "-R", "a+rwX", folder, filepath.Dir(folder)).Run()); err != nil {
+		t.Fatal(err)
+	}
+	script("up.sh", "3")
+	t.Cleanup(func() { script("down.sh") })
+	// on runs a command on a host as an ordinary user, and returns its exit code and all that it prints.
+	on := func(host, command string) (int, string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), filepath.Join(run, "on"), host, "sh", "-c", "cd "+folder+" && PATH=$PWD/bin:$PATH; "+command)
+		cmd.Env = append(os.Environ(), "AS=nobody")
+		out, err := cmd.CombinedOutput()
+		if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		return cmd.ProcessState.ExitCode(), string(out)
+	}
+	for _, c := range []struct {
+		name, command string
+		code          int
+		want          []string
+	}{
+		{"allocation", "salloc -N 3 --exclusive ndklab run examples/star.ndklab.yaml --hosts slurm", 0, []string{"PASS: lab star", "host3 "}},
+		{"batch", "sbatch -W -N 2 -o out --wrap 'ndklab run examples/adapter.ndklab.yaml --hosts slurm'; code=$?; cat out; exit $code", 0, []string{"PASS: lab adapter"}},
+		{"batch that fails", "(sed 's/^name: .*/name: failing/' examples/adapter.ndklab.yaml; echo 'checks: [{workload: write, messages: 1}]') >failing.ndklab.yaml; " +
+			"sbatch -W -N 2 -o out --wrap 'ndklab run failing.ndklab.yaml --hosts slurm'; code=$?; cat out; exit $code", 1, []string{"(lab failing,"}},
+		{"own allocation", "ndklab run examples/adapter.ndklab.yaml --hosts 'slurm:-N 2 -t 5'", 0, []string{"PASS: lab adapter"}},
+		{"no such partition", "ndklab run examples/adapter.ndklab.yaml --hosts 'slurm:-N 2 -p nosuch'", 4, []string{"invalid partition specified: nosuch"}},
+		{"no allocation", "ndklab run examples/adapter.ndklab.yaml --hosts slurm", 2, []string{"expected to be run by salloc or sbatch"}},
+		{"stays up", `salloc -N 3 --exclusive sh -c 'ndklab up examples/star.ndklab.yaml --hosts slurm && ndklab exec star/h5 -- ping -c 1 10.0.0.1;
+			echo piped | ndklab exec star/h5 -- cat; ndklab exec star/h5 -- sh -c "exit 7"; echo status $?; ndklab link set star/h1:eth0 delay=5ms; ndklab link star; ndklab down star'`, 0,
+			[]string{"1 received", "piped", "status 7", "delay=5ms", "lab star is down"}},
+		{"cancelled", "ndklab run examples/pair.ndklab.yaml --hosts 'slurm:-N 2 -t 5' >out 2>&1 & until grep -q 'workload bulk: write' out; do sleep 0.1; done; " +
+			"scancel $(squeue -h -o %i); wait $!; code=$?; cat out; exit $code", 4, []string{"ndklab: host host"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, out := on("ctl", c.command)
+			if code != c.code {
+				t.Errorf("exit code %d, want %d", code, c.code)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(out, want) {
+					t.Errorf("%q is missing", want)
+				}
+			}
+			if t.Failed() {
+				t.Log(out)
+			}
+			for _, host := range []string{"ctl", "host1", "host2", "host3"} {
+				for {
+					code, left := on(host, "pgrep -af '[n]dklab'; squeue -h")
+					if code == 0 && strings.TrimSpace(left) == "" || t.Context().Err() != nil {
+						break
+					}
+				}
+			}
+		})
+	}
+}
