@@ -3,6 +3,7 @@ package event
 // The kinds of events. Kinds says what each means.
 const (
 	LabReady         = "lab-ready"
+	LabPlaced        = "lab-placed"
 	LabWaiting       = "lab-waiting"
 	LabChanged       = "lab-changed"
 	NodeDown         = "node-down"
@@ -42,6 +43,7 @@ type Kind struct {
 // Kinds are all kinds, as `ndklab events --help` lists them.
 var Kinds = []Kind{
 	{Name: LabReady, Means: "every node is ready, for the first time"},
+	{Name: LabPlaced, Means: "the nodes of a lab over several hosts have their hosts; which links cross"},
 	{Name: LabWaiting, Means: "the lab is not ready yet, with the nodes it waits for"},
 	{Name: LabChanged, Means: "an apply is done"},
 	{Name: NodeDown, Means: "a node's agent has ended"},

@@ -61,7 +61,7 @@ func (h *head) begin(ctx context.Context, lab string, topo *topology.Topology, f
 		return err
 	}
 	h.placed = placed
-	h.publish(event.Event{Kind: event.Warning, Text: placed.Summary(h.apart(found)).Crossing()})
+	h.publish(event.Event{Kind: event.LabPlaced, Text: placed.Summary(h.apart(found)).Crossing()})
 	params := partParams{Lab: lab, Topology: topo, Hosts: map[string]string{}}
 	h.at = map[string]*farPart{}
 	for _, host := range found {

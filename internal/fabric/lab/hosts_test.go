@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -56,7 +57,15 @@ func TestAcrossHosts(t *testing.T) {
 	for i := range topo.Links {
 		topo.Links[i].Directions = [2]topology.Impairment{delay, delay}
 	}
-	l := startWith(t, topo, Options{Hosts: "local:2"})
+	placed := make(chan string, 1)
+	l := startWith(t, topo, Options{Hosts: "local:2", Events: func(e event.Event) {
+		if e.Kind == event.LabPlaced {
+			placed <- e.Text
+		}
+	}})
+	if got := <-placed; got != "links that cross hosts: 2 of 4" {
+		t.Errorf("%s", got)
+	}
 	ctx := testContext(t)
 	ping := func(from, to string) {
 		t.Helper()
