@@ -2,6 +2,9 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"io"
+	"os"
 	"strings"
 	"unicode"
 
@@ -16,6 +19,13 @@ const hostsHelp = `--hosts lays the lab over several hosts: local:N (N workers o
 hosts of the allocation), 'slurm:FLAGS' (hosts of an allocation that is made for the lab,
 by srun's flags), names of hosts that ssh takes, with commas, or @FILE with a name a line.
 ` + "`host:` and `together:`" + ` in the file say where nodes are to be.`
+
+// sayAlone tells the first of several tasks of a Slurm step that each makes a lab of its own. Somebody may want that, so that it is no error.
+func sayAlone(w io.Writer) {
+	if tasks := os.Getenv("SLURM_STEP_NUM_TASKS"); tasks != "" && tasks != "1" && os.Getenv("SLURM_PROCID") == "0" {
+		fmt.Fprintf(w, "this is one of %s tasks of a Slurm step, and each makes a lab of its own: for one over all hosts, run ndklab once in the allocation, with --hosts slurm\n", tasks)
+	}
+}
 
 // A hostsFlag is the flag --hosts. It is a pflag.Value.
 type hostsFlag struct{ spec hosts.Spec }

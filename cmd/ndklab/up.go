@@ -105,6 +105,9 @@ func startTopology(cmd *cobra.Command, file string, t *topology.Topology, show *
 	if err := lab.Refuse(t); err != nil { // before another makes room for it
 		return nil, err
 	}
+	if options.Hosts == "" {
+		sayAlone(cmd.ErrOrStderr())
+	}
 	options.Events = show.event
 	undo, closeFiles, err := logs.open(file, &options)
 	if err != nil {
