@@ -153,7 +153,7 @@ func (a *application) counts() string {
 	}{{"nodes", nodes}, {"links", links}} {
 		for _, action := range []diff.Action{diff.Add, diff.Remove, diff.Alter, diff.Restart, diff.Replace} {
 			if n := of.count[action]; n > 0 {
-				words = append(words, fmt.Sprintf("%s %s: %d", of.what, done[action], n))
+				words = append(words, fmt.Sprintf("%s %s: %d", of.what, done(action), n))
 			}
 		}
 	}
@@ -166,7 +166,17 @@ func (a *application) counts() string {
 	return strings.Join(words, ", ")
 }
 
-// done is actions as they are told of afterwards.
-var done = map[diff.Action]string{
-	diff.Add: "added", diff.Remove: "removed", diff.Alter: "altered", diff.Restart: "restarted", diff.Replace: "made anew",
+// done returns an action as it is told of afterwards.
+func done(a diff.Action) string {
+	switch a {
+	case diff.Add:
+		return "added"
+	case diff.Remove:
+		return "removed"
+	case diff.Alter:
+		return "altered"
+	case diff.Restart:
+		return "restarted"
+	}
+	return "made anew"
 }

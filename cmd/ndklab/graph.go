@@ -44,7 +44,7 @@ most of them have in common. The mouse over a link or node shows all of it.`,
 		if err != nil {
 			return err
 		}
-		text := drawings[form](g)
+		text := form.of()(g)
 		if *file != "" {
 			return writeNew(*file, text)
 		}
@@ -85,20 +85,26 @@ func readGraph(cmd *cobra.Command, of string, isFile bool) (g *graph.Graph, err 
 	return g, err
 }
 
-// drawings are the forms of a graph.
-var drawings = map[drawing]func(*graph.Graph) string{
-	"svg":     (*graph.Graph).SVG,
-	"dot":     (*graph.Graph).DOT,
-	"mermaid": (*graph.Graph).Mermaid,
-}
-
 // A drawing is the form of a graph. It is a pflag.Value.
 type drawing string
+
+// of draws a graph. It is nil if the form is none.
+func (d drawing) of() func(*graph.Graph) string {
+	switch d {
+	case "svg":
+		return (*graph.Graph).SVG
+	case "dot":
+		return (*graph.Graph).DOT
+	case "mermaid":
+		return (*graph.Graph).Mermaid
+	}
+	return nil
+}
 
 func (d *drawing) String() string { return string(*d) }
 func (d *drawing) Type() string   { return "svg|dot|mermaid" }
 func (d *drawing) Set(value string) error {
-	if drawings[drawing(value)] == nil {
+	if drawing(value).of() == nil {
 		return errors.New("expected svg, dot or mermaid")
 	}
 	*d = drawing(value)

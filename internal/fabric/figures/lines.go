@@ -43,11 +43,32 @@ func ucx(output string) (f Figures, known bool) {
 // with its unit. Patterns are compiled when a program has ended: an agent has no use for them.
 const qperfLine = `^\s+(bw|send_bw|recv_bw|msg_rate|latency)\s+=\s+([0-9.]+) (\S+)$`
 
-// qperfUnits are its units, which are decimal (qperf's man page, -us).
-var qperfUnits = map[string]float64{
-	"bytes/sec": 8e-9, "KB/sec": 8e-6, "MB/sec": 8e-3, "GB/sec": 8, "TB/sec": 8e3, // in 10^9 bits per second
-	"/sec": 1, "K/sec": 1e3, "M/sec": 1e6, "G/sec": 1e9,
-	"ns": 1e-3, "us": 1, "ms": 1e3, "sec": 1e6, // in microseconds
+// qperfUnit returns one of its units, which are decimal (qperf's man page, -us): rates of bytes in 10^9 bits per second, times in microseconds. It
+// is 0 for one that is not known.
+func qperfUnit(name string) float64 {
+	switch name {
+	case "bytes/sec":
+		return 8e-9
+	case "KB/sec":
+		return 8e-6
+	case "MB/sec":
+		return 8e-3
+	case "GB/sec":
+		return 8
+	case "TB/sec":
+		return 8e3
+	case "/sec", "us":
+		return 1
+	case "K/sec", "ms":
+		return 1e3
+	case "M/sec", "sec":
+		return 1e6
+	case "G/sec":
+		return 1e9
+	case "ns":
+		return 1e-3
+	}
+	return 0
 }
 
 // qperf takes of each figure the last that is told.
@@ -59,8 +80,8 @@ func qperf(output string) (f Figures, known bool) {
 			continue
 		}
 		value, err := strconv.ParseFloat(m[2], 64)
-		factor, ok := qperfUnits[m[3]]
-		if err != nil || !ok {
+		factor := qperfUnit(m[3])
+		if err != nil || factor == 0 {
 			continue
 		}
 		known = true

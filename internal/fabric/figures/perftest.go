@@ -12,26 +12,35 @@ import (
 // begins with #bytes and names the columns with their units, and below it a line of
 // numbers for each size.
 
-// perftestTitles says where the number below a title goes, and by what it is multiplied. The
-// units of bandwidth are MB of 2^20 bytes, which newer versions call MiB, and Gb of 10^9
-// bits.
-var perftestTitles = map[string]struct {
-	factor float64
-	set    func(line *perftestLine, value float64)
-}{
-	"#bytes":                 {1, func(l *perftestLine, v float64) { l.size = v }},
-	"#iterations":            {1, func(l *perftestLine, v float64) { l.messages = v }},
-	"BW average[MB/sec]":     {8 * (1 << 20) / 1e9, func(l *perftestLine, v float64) { l.gbps = v }},
-	"BW average[MiB/sec]":    {8 * (1 << 20) / 1e9, func(l *perftestLine, v float64) { l.gbps = v }},
-	"BW average[Gb/sec]":     {1, func(l *perftestLine, v float64) { l.gbps = v }},
-	"MsgRate[Mpps]":          {1e6, func(l *perftestLine, v float64) { l.rate = v }},
-	"tps average":            {1, func(l *perftestLine, v float64) { l.rate = v }},
-	"t_min[usec]":            {1, func(l *perftestLine, v float64) { l.latency.Min = v }},
-	"t_max[usec]":            {1, func(l *perftestLine, v float64) { l.latency.Max = v }},
-	"t_typical[usec]":        {1, func(l *perftestLine, v float64) { l.latency.P50 = v }}, // the median
-	"t_avg[usec]":            {1, func(l *perftestLine, v float64) { l.latency.Mean = v }},
-	"99% percentile[usec]":   {1, func(l *perftestLine, v float64) { l.latency.P99 = v }},
-	"99.9% percentile[usec]": {1, func(l *perftestLine, v float64) { l.latency.P999 = v }},
+// take takes the number below a title. The units of bandwidth are MB of 2^20 bytes, which newer versions call MiB, and Gb
+// of 10^9 bits.
+func (l *perftestLine) take(title string, v float64) {
+	switch title {
+	case "#bytes":
+		l.size = v
+	case "#iterations":
+		l.messages = v
+	case "BW average[MB/sec]", "BW average[MiB/sec]":
+		l.gbps = v * 8 * (1 << 20) / 1e9
+	case "BW average[Gb/sec]":
+		l.gbps = v
+	case "MsgRate[Mpps]":
+		l.rate = v * 1e6
+	case "tps average":
+		l.rate = v
+	case "t_min[usec]":
+		l.latency.Min = v
+	case "t_max[usec]":
+		l.latency.Max = v
+	case "t_typical[usec]":
+		l.latency.P50 = v // the median
+	case "t_avg[usec]":
+		l.latency.Mean = v
+	case "99% percentile[usec]":
+		l.latency.P99 = v
+	case "99.9% percentile[usec]":
+		l.latency.P999 = v
+	}
 }
 
 // A perftestLine is the numbers of one size.
@@ -63,9 +72,7 @@ func perftest(output string) (f Figures, known bool) {
 		}
 		var l perftestLine
 		for i, title := range columns {
-			if t := perftestTitles[title]; t.set != nil {
-				t.set(&l, values[i]*t.factor)
-			}
+			l.take(title, values[i])
 		}
 		l.addTo(&f)
 	}

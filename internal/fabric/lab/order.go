@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"sync"
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/core"
@@ -17,8 +18,8 @@ type order struct {
 	Fields map[string]json.RawMessage // of the action
 }
 
-// orders are the types of the actions that parts carry out, by name.
-var orders = func() map[string]reflect.Type {
+// orders returns the types of the actions that parts carry out, by name. Only heads and parts pay for it.
+var orders = sync.OnceValue(func() map[string]reflect.Type {
 	types := map[string]reflect.Type{}
 	for _, a := range []core.Action{
 		core.MakeSwitch{}, core.RemoveSwitch{}, core.StartAgent{}, core.PlaceFiles{}, core.Execute{}, core.Configure{}, core.Reconfigure{},
@@ -30,7 +31,7 @@ var orders = func() map[string]reflect.Type {
 		types[t.Name()] = t
 	}
 	return types
-}()
+})
 
 // orderOf returns an action as an order.
 func orderOf(a core.Action) (order, error) {
@@ -65,7 +66,7 @@ func orderOf(a core.Action) (order, error) {
 
 // action returns the action that an order is, in a lab of a topology whose links are known by number.
 func (o *order) action(topo *topology.Topology, links map[int]*topology.Link) (core.Action, error) {
-	t := orders[o.Kind]
+	t := orders()[o.Kind]
 	if t == nil {
 		return nil, control.Errorf(control.Usage, "no action is called %q", o.Kind)
 	}

@@ -78,7 +78,7 @@ func missingOrders(t *testing.T) (missing []string) {
 	}
 	own := []string{"Action", "ForgetNode", "ForgetLink", "Notify", "Answer", "End", "Of"}
 	ast.Inspect(file, func(n ast.Node) bool {
-		if spec, ok := n.(*ast.TypeSpec); ok && orders[spec.Name.Name] == nil && !slices.Contains(own, spec.Name.Name) {
+		if spec, ok := n.(*ast.TypeSpec); ok && orders()[spec.Name.Name] == nil && !slices.Contains(own, spec.Name.Name) {
 			missing = append(missing, spec.Name.Name)
 		}
 		return true

@@ -10,13 +10,13 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// inPlace are the fields of a node that change while it goes on: the lab reads them
+// inPlace is the field of a node that changes while it goes on: the lab reads it
 // when it needs them.
-var inPlace = map[string]bool{"Restart": true}
+const inPlace = "Restart"
 
-// limits are the fields of a node that limit its processes. A limit changes while they
+// isLimit reports whether a field of a node limits its processes. A limit changes while they
 // go on, but whether there is one they have from when they start.
-var limits = map[string]bool{"CPU": true, "Memory": true, "PIDs": true}
+func isLimit(field string) bool { return field == "CPU" || field == "Memory" || field == "PIDs" }
 
 // compareNodes adds what becomes of nodes, and returns the names of those that are
 // replaced, whose links are so, too.
@@ -85,9 +85,9 @@ func compareNode(was, is *topology.Node) []Change {
 		default:
 			c := Change{Key: key(field), From: value(field, x), To: value(field, y)}
 			switch limited := !a.Field(i).IsZero() && !b.Field(i).IsZero(); {
-			case limits[field] && !limited:
+			case isLimit(field) && !limited:
 				c.Why = "whether its processes are limited they have from when they start"
-			case !limits[field] && !inPlace[field]:
+			case !isLimit(field) && field != inPlace:
 				c.Why = "its agent has this from when it starts"
 			}
 			changes = append(changes, c)
@@ -176,7 +176,7 @@ func value(field string, of any) string {
 		}
 		return value(field, v.Elem().Interface())
 	}
-	if v.IsZero() && limits[field] {
+	if v.IsZero() && isLimit(field) {
 		return "none"
 	}
 	text := fmt.Sprint(of)

@@ -11,8 +11,18 @@ import (
 // This file is differences as people read them, a line for each node and link that
 // something becomes of.
 
-// signs begin lines.
-var signs = map[Action]string{Add: "+", Remove: "-", Alter: "~", Restart: "±", Replace: "±"}
+// sign begins the line of a change.
+func (a Action) sign() string {
+	switch a {
+	case Add:
+		return "+"
+	case Remove:
+		return "-"
+	case Alter:
+		return "~"
+	}
+	return "±"
+}
 
 // String is the difference, a line for everything.
 func (d *Difference) String() string {
@@ -48,7 +58,7 @@ func (d *Difference) String() string {
 
 // String is the line for the node.
 func (n Node) String() string {
-	line := signs[n.Action] + " node " + n.Name
+	line := n.Action.sign() + " node " + n.Name
 	switch n.Action {
 	case Add:
 		line += " (" + string(n.Is.Kind) + ")"
@@ -69,7 +79,7 @@ func (n Node) String() string {
 
 // String is the line for the link.
 func (l Link) String() string {
-	line := signs[l.Action] + " link " + l.Ends[0] + " - " + l.Ends[1]
+	line := l.Action.sign() + " link " + l.Ends[0] + " - " + l.Ends[1]
 	switch l.Action {
 	case Add:
 		if made := l.made(); made != "" {

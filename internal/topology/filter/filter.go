@@ -101,13 +101,45 @@ const (
 	protocolFragment = 44 // an IPv6 fragment header
 )
 
-// protocols are those that IP carries, by the names that expressions have.
-var protocols = map[string]uint32{
-	"icmp": 1, "igmp": 2, "tcp": 6, "udp": 17, "gre": 47, "esp": 50, "ah": 51, "icmp6": 58, "sctp": 132,
+// protocolOf returns the number of one that IP carries, by the name that expressions have; 0: there is none of that name.
+func protocolOf(name string) uint32 {
+	switch name {
+	case "icmp":
+		return 1
+	case "igmp":
+		return 2
+	case "tcp":
+		return 6
+	case "udp":
+		return 17
+	case "gre":
+		return 47
+	case "esp":
+		return 50
+	case "ah":
+		return 51
+	case "icmp6":
+		return 58
+	case "sctp":
+		return 132
+	}
+	return 0
 }
 
-// etherTypes are those that Ethernet carries.
-var etherTypes = map[string]uint32{"ip": typeIP4, "arp": typeARP, "rarp": typeRARP, "ip6": typeIP6}
+// etherTypeOf returns that of one that Ethernet carries, likewise.
+func etherTypeOf(name string) uint32 {
+	switch name {
+	case "ip":
+		return typeIP4
+	case "arp":
+		return typeARP
+	case "rarp":
+		return typeRARP
+	case "ip6":
+		return typeIP6
+	}
+	return 0
+}
 
 func (p *packet) is(kind uint32) bool { return p.load(etherType, 2) == kind }
 

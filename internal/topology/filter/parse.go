@@ -218,10 +218,31 @@ func compute(left, right value, operator string) value {
 	return v
 }
 
-// names are numbers that have one.
-var names = map[string]uint32{
-	"tcpflags": 13, "tcp-fin": 1, "tcp-syn": 2, "tcp-rst": 4, "tcp-push": 8, "tcp-ack": 16, "tcp-urg": 32,
-	"tcp-ece": 64, "tcp-cwr": 128, "icmptype": 0, "icmpcode": 1, "icmp6type": 0, "icmp6code": 1,
+// named returns the number that has a name.
+func named(name string) (n uint32, ok bool) {
+	switch name {
+	case "icmptype", "icmp6type":
+		return 0, true
+	case "icmpcode", "icmp6code", "tcp-fin":
+		return 1, true
+	case "tcp-syn":
+		return 2, true
+	case "tcp-rst":
+		return 4, true
+	case "tcp-push":
+		return 8, true
+	case "tcpflags":
+		return 13, true
+	case "tcp-ack":
+		return 16, true
+	case "tcp-urg":
+		return 32, true
+	case "tcp-ece":
+		return 64, true
+	case "tcp-cwr":
+		return 128, true
+	}
+	return 0, false
 }
 
 // operand is the smallest part of an expression: one in parentheses, a number,
@@ -255,15 +276,15 @@ func (p *parser) operand() (value, error) {
 // qualifiers stand before.
 func (p *parser) constant() (uint32, bool) {
 	t := p.peek()
-	n, named := names[t]
-	if !named {
+	n, has := named(t)
+	if !has {
 		v, err := strconv.ParseUint(t, 0, 32)
 		if err != nil {
 			return 0, false
 		}
 		n = uint32(v)
 	}
-	if after := p.tokens[p.next+1].text; p.last != nil && !named && (after == "" || slices.Contains([]string{"and", "&&", "or", "||", ")"}, after)) {
+	if after := p.tokens[p.next+1].text; p.last != nil && !has && (after == "" || slices.Contains([]string{"and", "&&", "or", "||", ")"}, after)) {
 		before := ""
 		if p.next > 0 {
 			before = p.tokens[p.next-1].text
@@ -351,7 +372,7 @@ func (p *parser) atID() bool {
 // Nets and ranges are put together from their parts.
 func (p *parser) id(q qualifiers, inherited bool) (string, error) {
 	id := p.peek()
-	known := q.kind == "proto" && (protocols[id] != 0 || etherTypes[id] != 0)
+	known := q.kind == "proto" && (protocolOf(id) != 0 || etherTypeOf(id) != 0)
 	if !known && !p.atID() {
 		if q == (qualifiers{}) {
 			return "", fmt.Errorf("found %s, expected a condition such as udp port 4791, host 10.0.0.1 or arp", p.found())

@@ -111,7 +111,7 @@ func (q qualifiers) within(prefix netip.Prefix) (test, error) {
 	case "ip":
 		return ip, nil
 	case "arp", "rarp":
-		return both(isType(etherTypes[q.protocol]), resolution), nil
+		return both(isType(etherTypeOf(q.protocol)), resolution), nil
 	}
 	return nil, fmt.Errorf("%s is of IPv4, expected no %s before it", prefix.Addr(), q.protocol)
 }
@@ -157,7 +157,7 @@ func (q qualifiers) port(id string) (test, error) {
 	}
 	var t test
 	for _, name := range names {
-		protocol := protocols[name]
+		protocol := protocolOf(name)
 		at := func(offset uint64) test {
 			return func(p *packet) bool {
 				header, ok := p.transport(protocol)
@@ -182,12 +182,12 @@ func (q qualifiers) proto(id string) (test, error) {
 	if q.direction != "" {
 		return nil, fmt.Errorf("a protocol has no direction, expected no %s before proto", q.direction)
 	}
-	names, most := protocols, 8
+	number, most := protocolOf, 8
 	if q.protocol == "ether" {
-		names, most = etherTypes, 16
+		number, most = etherTypeOf, 16
 	}
-	n, known := names[id]
-	if !known {
+	n := number(id)
+	if n == 0 {
 		v, err := strconv.ParseUint(id, 0, most)
 		if err != nil {
 			return nil, fmt.Errorf("found %q, expected a protocol's name or number", id)
@@ -213,13 +213,13 @@ func kind(name string) test {
 	case "ether":
 		return func(*packet) bool { return true }
 	case "ip", "ip6", "arp", "rarp":
-		return isType(etherTypes[name])
+		return isType(etherTypeOf(name))
 	case "icmp", "igmp":
-		return ip4Carries(protocols[name])
+		return ip4Carries(protocolOf(name))
 	case "icmp6":
-		return ip6Carries(protocols[name])
+		return ip6Carries(protocolOf(name))
 	}
-	return either(ip4Carries(protocols[name]), ip6Carries(protocols[name]))
+	return either(ip4Carries(protocolOf(name)), ip6Carries(protocolOf(name)))
 }
 
 // group is a protocol's broadcast or multicast.
@@ -246,9 +246,9 @@ func header(name string) func(*packet) (at uint64, ok bool) {
 	case "ether":
 		return func(*packet) (uint64, bool) { return 0, true }
 	case "ip", "ip6", "arp", "rarp":
-		return func(p *packet) (uint64, bool) { return network, p.is(etherTypes[name]) }
+		return func(p *packet) (uint64, bool) { return network, p.is(etherTypeOf(name)) }
 	}
-	protocol := protocols[name]
+	protocol := protocolOf(name)
 	only := map[string]uint32{"icmp": typeIP4, "igmp": typeIP4, "icmp6": typeIP6}[name]
 	return func(p *packet) (uint64, bool) {
 		if only != 0 && !p.is(only) {

@@ -78,7 +78,11 @@ func inWord(s string, i int, inBrackets bool) bool {
 	case c == ':':
 		return !inBrackets
 	case c == '-': // of names such as tcp-syn
-		return i > 0 && names[s[:i]+"-"+letters(s[i+1:])] != 0
+		if i <= 0 {
+			return false
+		}
+		_, has := named(s[:i] + "-" + letters(s[i+1:]))
+		return has
 	}
 	return false
 }
