@@ -2,9 +2,11 @@ package lab
 
 import (
 	"encoding/json"
+	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -64,26 +66,24 @@ func TestOrders(t *testing.T) {
 			t.Errorf("%d bytes: %s", len(sent), sent)
 		}
 	}
-	if missing := missingOrders(t); missing != nil {
-		t.Errorf("no order of %v", missing)
-	}
 }
 
-// missingOrders returns the actions of package core that parts do not know. A head carries some out itself.
-func missingOrders(t *testing.T) (missing []string) {
-	t.Helper()
+// Parts know all actions of package core but those that a head carries out itself.
+func TestEveryActionIsAnOrder(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "../core/action.go", nil, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skip("it is run where the source is, and here by TestAsOrdinaryUser")
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	own := []string{"Action", "ForgetNode", "ForgetLink", "Notify", "Answer", "End", "Of"}
 	ast.Inspect(file, func(n ast.Node) bool {
 		if spec, ok := n.(*ast.TypeSpec); ok && orders()[spec.Name.Name] == nil && !slices.Contains(own, spec.Name.Name) {
-			missing = append(missing, spec.Name.Name)
+			t.Errorf("there is no order of %s", spec.Name.Name)
 		}
 		return true
 	})
-	return missing
 }
 
 // A part refuses what makes no sense.
