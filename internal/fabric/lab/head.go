@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,7 +48,7 @@ type head struct {
 type farPart struct {
 	*hosts.Host
 	engine *linkem.Engine
-	busy   atomic.Bool // its engine is there: it has been asked for, or is about to be
+	busy   atomic.Bool // its engine has a link, or is about to
 }
 
 // begin places the nodes of a lab on hosts, has the parts there know the lab, and joins those that have links with each other.
@@ -79,6 +80,13 @@ func (h *head) begin(ctx context.Context, lab string, topo *topology.Topology, f
 	})
 	if err != nil {
 		return err
+	}
+	for i, buffered := range topo.BufferedLinks() {
+		for _, p := range h.ofLink(&topo.Links[i]) {
+			if buffered {
+				p.busy.Store(true)
+			}
+		}
 	}
 	joined := map[[2]*farPart]bool{}
 	for i := range topo.Links {
@@ -199,9 +207,8 @@ func (h *head) action(_ *topology.Topology, a core.Action) func() core.Done {
 		var mu sync.Mutex // guards what follows
 		var all core.Done
 		err = h.each(context.Background(), parts, func(ctx context.Context, p *farPart) error {
-			switch a.(type) {
-			case core.Impair, core.Connect:
-				p.busy.Store(true) // if the engine is started at all
+			if _, ok := a.(core.Impair); ok {
+				p.busy.Store(true)
 			}
 			is, err := methodOrder.Call(ctx, p.Conn, o)
 			mu.Lock()
@@ -348,12 +355,9 @@ func (h *head) requests(host *hosts.Host) control.Handler {
 	})
 	methodSocket.Handle(mux, h.captures.takeSocket)
 	mux.Forward(func(to string) (control.Handler, error) {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		for _, l := range h.lives {
-			if agentAt(l.Of) == to {
-				return l.client.Notices().Serve, nil
-			}
+		name, _, _ := strings.Cut(to, " ")
+		if l := h.life(name); l != nil && agentAt(l.Of) == to {
+			return l.client.Notices().Serve, nil
 		}
 		return nil, control.Errorf(control.Usage, "there is no node %s", to)
 	})
