@@ -23,6 +23,7 @@ type peer struct {
 	links   map[uint32]*link
 	reader  *trunk.Reader
 	offset  trunk.Offset
+	agreed  trunk.Agreed
 	answers int // to pings
 
 	heads   []byte      // of messages that are shipped, and short frames
@@ -173,6 +174,7 @@ func (t *trunks) ping(q *peer) {
 }
 
 func (t *trunks) tell(q *peer, p *trunk.Ping) {
+	q.agreed.Tell(p)
 	t.sent = p.Append(t.sent[:0])
 	_, _, _ = unix.RawSyscall6(unix.SYS_SENDTO, uintptr(q.pings), uintptr(unsafe.Pointer(&t.sent[0])), uintptr(len(t.sent)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
 }
@@ -189,10 +191,14 @@ func (t *trunks) takePings(q *peer) {
 			return
 		}
 		p, ok := trunk.ParsePing(t.packet[:n])
+		if ok {
+			q.agreed.Hear(&p)
+		}
 		switch {
 		case !ok:
 		case p.Answer:
 			q.offset.Add(p, now)
+			q.agreed.Take(&q.offset, now, q.answers < firstPings)
 			if q.answers++; q.answers < firstPings {
 				t.ping(q)
 			} else if q.answers == firstPings {
@@ -416,7 +422,7 @@ func (t *trunks) enter(q *peer, f *trunk.Frame) error {
 	}
 	n := k.lines[f.Direction]
 	t.ingress.stream.bytes += len(f.Bytes)
-	ahead := q.offset.Ahead()
+	ahead := q.agreed.Ahead()
 	arrived := min(f.Arrived-ahead, t.now())
 	var held *heldFrame
 	runs := t.ingress.runs[:0]

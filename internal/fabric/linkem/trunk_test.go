@@ -47,6 +47,7 @@ func crossing(t *testing.T, there topology.Impairment, ahead time.Duration) (her
 			off = -ahead
 		}
 		q.offset.Add(trunk.Ping{Answer: true, Sent: time.Hour, Received: time.Hour + off, Answered: time.Hour + off}, time.Hour)
+		q.agreed.Take(&q.offset, time.Hour, true)
 		benches[i] = b
 	}
 	return benches[0], benches[1]

@@ -82,7 +82,7 @@ func (s *service) trunkCounts(context.Context, *control.Request, control.None) (
 	err := s.commands.do(func() error {
 		for name, q := range s.trunks.byName {
 			c := q.counts
-			c.Ahead, c.Wrong, c.Trip = q.offset.Ahead(), q.offset.Wrong(s.trunks.now()), q.offset.Trip()
+			c.Ahead, c.Wrong, c.Trip = q.agreed.Ahead(), q.offset.Wrong(s.trunks.now()), q.offset.Trip()
 			all[name] = c
 		}
 		return nil

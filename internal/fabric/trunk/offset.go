@@ -21,10 +21,19 @@ type Ping struct {
 	Sent     time.Duration // when it was asked
 	Received time.Duration // when the question came
 	Answered time.Duration // when the answer left
+	// Knows says that Ahead is known: by how much the receiver's clock is ahead of the sender's, as the sender has it (Agreed).
+	Knows bool
+	Ahead time.Duration
 }
 
 // PingLen is the length of a ping, bytes.
-const PingLen = 32
+const PingLen = 40
+
+// The bits of a ping's second word.
+const (
+	isAnswer = 1 << iota
+	knows
+)
 
 // magic begins a ping, so that a datagram which is none is told.
 const magic = 0x6b646e70
@@ -34,10 +43,13 @@ func (p *Ping) Append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, magic)
 	kind := uint32(0)
 	if p.Answer {
-		kind = 1
+		kind = isAnswer
+	}
+	if p.Knows {
+		kind |= knows
 	}
 	b = binary.LittleEndian.AppendUint32(b, kind)
-	for _, t := range []time.Duration{p.Sent, p.Received, p.Answered} {
+	for _, t := range []time.Duration{p.Sent, p.Received, p.Answered, p.Ahead} {
 		b = binary.LittleEndian.AppendUint64(b, uint64(t))
 	}
 	return b
@@ -49,7 +61,7 @@ func ParsePing(b []byte) (p Ping, ok bool) {
 		return p, false
 	}
 	at := func(i int) time.Duration { return time.Duration(binary.LittleEndian.Uint64(b[i:])) }
-	return Ping{Answer: b[4] == 1, Sent: at(8), Received: at(16), Answered: at(24)}, true
+	return Ping{Answer: b[4]&isAnswer != 0, Sent: at(8), Received: at(16), Answered: at(24), Knows: b[4]&knows != 0, Ahead: at(32)}, true
 }
 
 // An Offset estimates by how much the peer's clock is ahead of one's own, from answers to pings. Of a ping that took long
@@ -101,3 +113,39 @@ func (o *Offset) Wrong(now time.Duration) time.Duration { return o.best.wrong(no
 
 // Trip returns the time that a datagram takes there and back: the least of the last 2 s or so.
 func (o *Offset) Trip() time.Duration { return o.best.trip }
+
+// An Agreed is the difference of clocks by which two hosts turn each other's instants into their own. Each estimate is wrong by some
+// microseconds. If each host went by its own, packets could be early both there and back, and a round trip shorter than what was
+// asked for. So both go by the mean of the two, which they tell each other in every ping: the one is early by as much as the
+// other is late. And neither changes its estimate while that can be right. It is for one goroutine at a time.
+type Agreed struct {
+	own, told    time.Duration // by how much the peer's clock is ahead; and one's own, as the peer has it
+	knows, heard bool
+}
+
+// Take takes what was measured until an instant. As long as more is soon to be known, the best measurement counts.
+func (a *Agreed) Take(o *Offset, now time.Duration, soon bool) {
+	if soon || !a.knows {
+		a.own, a.knows = o.Ahead(), o.Known()
+		return
+	}
+	a.own = max(o.Ahead()-o.Wrong(now), min(a.own, o.Ahead()+o.Wrong(now)))
+}
+
+// Hear takes what the peer has, of any ping of its.
+func (a *Agreed) Hear(p *Ping) {
+	if p.Knows {
+		a.told, a.heard = p.Ahead, true
+	}
+}
+
+// Tell adds to a ping what is to be told.
+func (a *Agreed) Tell(p *Ping) { p.Knows, p.Ahead = a.knows, a.own }
+
+// Ahead returns by how much the peer's clock is ahead.
+func (a *Agreed) Ahead() time.Duration {
+	if !a.heard {
+		return a.own
+	}
+	return (a.own - a.told) / 2
+}

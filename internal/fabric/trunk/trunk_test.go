@@ -140,7 +140,7 @@ func FuzzReader(f *testing.F) {
 
 // A ping comes through as it was; what is none is refused.
 func TestPing(t *testing.T) {
-	for _, p := range []Ping{{Sent: 1}, {Answer: true, Sent: -5, Received: 1 << 60, Answered: 7}} {
+	for _, p := range []Ping{{Sent: 1}, {Answer: true, Sent: -5, Received: 1 << 60, Answered: 7}, {Sent: 3, Knows: true, Ahead: -9}} {
 		b := p.Append(nil)
 		if got, ok := ParsePing(b); !ok || got != p || len(b) != PingLen {
 			t.Errorf("%+v, %v, want %+v", got, ok, p)
@@ -213,6 +213,52 @@ func TestStep(t *testing.T) {
 	}
 	if o.Ahead() != ahead {
 		t.Errorf("%v, want %v", o.Ahead(), ahead)
+	}
+}
+
+// Two hosts agree on one difference of their clocks, whatever either has measured: one is early by as much as the other is late. It
+// stays the same while the network is busy, and changes with clocks that drift.
+func TestAgreed(t *testing.T) {
+	for _, ppm := range []time.Duration{0, drift} {
+		const ahead = 3 * time.Hour
+		clock := func(t time.Duration) time.Duration { return t + ahead + t*ppm/1e6 }
+		back := func(far time.Duration) time.Duration { return far - ahead - (far-ahead)*ppm/(1e6+ppm) }
+		random := rand.New(rand.NewPCG(1, uint64(ppm)))
+		trip := func() time.Duration { return 20*time.Microsecond + time.Duration(random.ExpFloat64()*1e5) }
+		var offsets [2]Offset
+		var hosts [2]Agreed
+		changes, last := 0, time.Duration(0)
+		for i := range 2000 {
+			now := time.Hour + time.Duration(i)*PingInterval
+			at := [2]time.Duration{now, clock(now)}
+			for h := range hosts {
+				to := []func(time.Duration) time.Duration{clock, back}[h]
+				p, came := answer(at[h], trip(), trip(), to)
+				offsets[h].Add(p, came)
+				hosts[h].Take(&offsets[h], came, i < 16)
+			}
+			for h := range hosts {
+				var p Ping
+				hosts[h].Tell(&p)
+				hosts[1-h].Hear(&p)
+			}
+			got := hosts[0].Ahead()
+			if got != -hosts[1].Ahead() {
+				t.Fatalf("%d ppm, ping %d: %v and %v", ppm, i, got, hosts[1].Ahead())
+			}
+			// Either is in the bounds of what it has measured, in which the truth is, too.
+			most := offsets[0].Wrong(at[0]) + offsets[1].Wrong(at[1]) + time.Microsecond
+			if off := (got - (clock(now) - now)).Abs(); off > most {
+				t.Fatalf("%d ppm, ping %d: wrong by %v, more than %v", ppm, i, off, most)
+			}
+			if i > 100 && got != last {
+				changes++
+			}
+			last = got
+		}
+		if ppm == 0 && changes > 20 || ppm == drift && changes < 20 {
+			t.Errorf("%d ppm: %d changes", ppm, changes)
+		}
 	}
 }
 
