@@ -3,6 +3,7 @@ package lab
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"strconv"
 	"sync"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/linkem"
 	"github.com/ndklab/ndklab/internal/node/reaper"
+	"golang.org/x/sys/unix"
 )
 
 // An engine is the lab's link engine process, which is started when the first
@@ -84,6 +86,7 @@ func (e *engine) start() (*linkem.Engine, error) {
 
 // runEngine is the engine process, as start starts it.
 func runEngine() error {
+	signal.Ignore(unix.SIGPIPE) // as its part does (runPart)
 	dilation := 1
 	if len(os.Args) > 1 {
 		var err error

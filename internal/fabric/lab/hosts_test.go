@@ -11,6 +11,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/topology"
+	"golang.org/x/sys/unix"
 )
 
 // Each process of a lab over two hosts whose end is the lab's, or not, is killed: the lab ends with a reason that names
@@ -33,6 +34,33 @@ func TestHostDies(t *testing.T) {
 			eventually(t, testTime, func() string { return remains(t, topo.Name) })
 		})
 	}
+}
+
+// A lab over several hosts goes on when its guardian is killed, which has read what the processes at hosts log.
+func TestGuardianOfHostsDies(t *testing.T) {
+	topo := ring(uniqueName(t), 4)
+	topo.Links[0].Directions[0].Delay = time.Millisecond
+	l := startWith(t, topo, Options{Hosts: "local:2"})
+	kill(t, processOf(t, topo.Name, "ndklab-guardian"))
+	for _, n := range topo.Nodes {
+		if _, err := l.Nodes.Kill(testContext(t), n.Name, unix.SIGQUIT); err != nil { // it logs all its goroutines
+			t.Fatal(err)
+		}
+		eventually(t, testTime, func() string {
+			found, err := l.Node(testContext(t), n.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found.State != nodeDown {
+				return n.Name + " is " + found.State
+			}
+			return ""
+		})
+	}
+	if err := l.Down(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, testTime, func() string { return remains(t, topo.Name) })
 }
 
 // A lab over several hosts refuses what it cannot do before anything is made.

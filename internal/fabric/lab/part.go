@@ -160,6 +160,7 @@ func runPart() error {
 	p.machine = &machine{nodes: nodes, links: links, publish: p.publish, lanes: newLanes(), afar: true}
 	p.present = func() *topology.Topology { return p.topo }
 	findSelf()
+	signal.Ignore(unix.SIGPIPE)        // when the guardian is killed, nobody reads the log, and the lab goes on
 	signals := make(chan os.Signal, 1) // process 1 gets no signal that it has no handler for
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT)
 	go func() {
