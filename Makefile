@@ -82,7 +82,7 @@ conformance: go  ## every rule of docs/spec/ndkpi.md has a passing test (RULES=-
 race: go  ## the tests of what runs on many goroutines, under the race detector (needs a C compiler)
 	@# A race-enabled process sleeps for a second when it ends, unless told otherwise:
 	@# tests of what ends when would see that. What runs for an ordinary user is the same code.
-	GORACE=atexit_sleep_ms=0 CGO_ENABLED=1 $(GO) test -race -timeout 40m -skip '^TestAsOrdinaryUser$$' ./internal/control/... ./provider/... ./internal/provider/... ./internal/node/... ./fabric/... ./internal/fabric/...
+	GORACE=atexit_sleep_ms=0 CGO_ENABLED=1 $(GO) test -race -timeout 40m -skip '^TestAsOrdinaryUser$$' ./internal/control/... ./internal/hosts ./provider/... ./internal/provider/... ./internal/node/... ./fabric/... ./internal/fabric/...
 
 SEEDS ?= 20000
 FIRST ?= 1

@@ -22,7 +22,10 @@ import (
 func asked(t *testing.T) (*Head, *Launch, *Credentials, chan struct{}) {
 	t.Helper()
 	l, _ := launched(t, Spec{Kind: Local, Count: 2})
-	l.plan.commands = nil
+	l.begin.Do(func() { // before the head asks for it
+		l.plan.commands = nil
+		l.start()
+	})
 	h := headOf(t, l)
 	come := make(chan struct{})
 	begun, err := methodLaunch.Call(t.Context(), h.launch, nil)
