@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -159,36 +160,20 @@ func (h *head) ofLink(spec *topology.Link) []*farPart {
 	return []*farPart{one, other}
 }
 
-// partsOf returns the parts that carry out an action.
+// partsOf returns the parts that carry out an action: those that have its node, its switch or its link, or all.
 func (h *head) partsOf(a core.Action) []*farPart {
-	node := func(name string) []*farPart { return []*farPart{h.at[name]} }
-	switch a := a.(type) {
-	case core.MakeSwitch:
-		return node(a.Spec.Name)
-	case core.RemoveSwitch:
-		return node(a.Spec.Name)
-	case interface{ NodeName() string }:
-		return node(a.NodeName())
-	case core.MakeEnds:
-		return h.ofLink(a.Link)
-	case core.RemoveEnd:
-		return h.ofLink(a.Link)
-	case core.ResizeLink:
-		return h.ofLink(a.Link)
-	case core.Impair:
-		return h.ofLink(a.Link)
-	case core.SetImpairment:
-		return h.ofLink(a.Link)
-	case core.AwaitIdle:
-		return h.ofLink(a.Link)
-	case core.ReleaseLink:
-		return h.ofLink(a.Link)
-	case core.Connect:
-		return h.ofLink(a.Link)
-	case core.Disconnect:
-		return h.ofLink(a.Link)
-	case core.TakeApart:
-		return h.ofLink(a.Link)
+	if of, ok := a.(interface{ NodeName() string }); ok {
+		return []*farPart{h.at[of.NodeName()]}
+	}
+	fields := reflect.ValueOf(a)
+	for _, name := range []string{"Spec", "Link"} {
+		switch is := fields.FieldByName(name); {
+		case !is.IsValid():
+		case name == "Spec":
+			return []*farPart{h.at[is.Interface().(*topology.Node).Name]}
+		default:
+			return h.ofLink(is.Interface().(*topology.Link))
+		}
 	}
 	return h.parts
 }
