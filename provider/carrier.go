@@ -52,6 +52,9 @@ type Poller interface {
 	PollBeside(r Receiver) (arrived, alone bool)
 	// Resume has the carrier's goroutines receive again.
 	Resume()
+	// CatchUp gives r what has arrived by now, on the calling goroutine; whoever receives just now has handed over all of
+	// theirs when it returns.
+	CatchUp(r Receiver)
 }
 
 // A Receiver takes what a carrier delivers.

@@ -60,6 +60,8 @@ func (c *tray) PollBeside(r provider.Receiver) (arrived, alone bool) { return c.
 
 func (c *tray) Resume() { c.resumed++ }
 
+func (c *tray) CatchUp(r provider.Receiver) { c.give(r) }
+
 func (c *tray) Send(flow roce.Flow, packets []roce.Packet) error {
 	for i := range packets {
 		c.sent = append(c.sent, packets[i].Header.Opcode)

@@ -10,6 +10,7 @@ type receiving struct {
 	transport *transport.Device
 	poller    Poller   // the carrier, if it is one
 	polled    Receiver // for poller's Poll
+	late      Receiver // for poller's CatchUp
 }
 
 // listen has the carrier deliver.
@@ -19,7 +20,7 @@ func (r *receiving) listen(c Carrier) {
 		c.Listen(receiver{r.transport, transport.AtOnce})
 		return
 	}
-	r.polled = receiver{r.transport, transport.ByConsumer}
+	r.polled, r.late = receiver{r.transport, transport.ByConsumer}, receiver{r.transport, transport.AtOnce}
 	c.Listen(deferredReceiver{receiver{r.transport, transport.Deferred}})
 }
 
@@ -70,6 +71,16 @@ func (r *receiving) Poll() (arrived bool) {
 		r.transport.AcknowledgeSoon()
 	}
 	return arrived
+}
+
+// HandIn takes a management datagram, which is lent, from the owner of the device, which forwarded it. It comes after the
+// packets that arrived before it did, which waited in sockets of this process's own: a peer that ends the connection has
+// acknowledged everything before.
+func (m *Miniport) HandIn(flow roce.Flow, datagram []byte) {
+	if m.poller != nil {
+		m.poller.CatchUp(m.late)
+	}
+	m.manager.HandIn(flow, datagram)
 }
 
 // StopPolling lets the carrier's own goroutines receive again.

@@ -29,7 +29,8 @@ type sharedWorld struct {
 	capabilities provider.Capabilities
 	processes    map[int]*process // by share
 	forwarded    int
-	lose         func() bool // whether to lose what is forwarded
+	lose         func() bool                             // whether to lose what is forwarded
+	wrap         func(provider.Carrier) provider.Carrier // of processes; nil: as it is
 }
 
 // A process has a share of the first host's device.
@@ -127,7 +128,7 @@ func (w *sharedWorld) forward(share int, flow roce.Flow, datagram []byte) bool {
 		datagram = slices.Clone(datagram)
 		w.clock.Go(func() {
 			if w.processes[share] == p {
-				p.device.Manager().HandIn(flow, datagram)
+				p.device.HandIn(flow, datagram)
 			}
 		})
 	}
@@ -151,6 +152,9 @@ func (w *sharedWorld) launch(share int) *process {
 	p.host = &host{world: w.world}
 	cfg := w.configure(p.carrier, share)
 	cfg.Share.Report, cfg.Clock = p.report, p
+	if w.wrap != nil {
+		cfg.Carrier = w.wrap(cfg.Carrier)
+	}
 	p.device = w.world.start(cfg)
 	w.processes[share] = p
 	return p
@@ -263,6 +267,37 @@ func TestForwardingLosesDatagrams(t *testing.T) {
 	w.join(w.hosts[1], p.host)
 	a := &async{}
 	a.returned = p.conn.Disconnect(a.done, a)
+	w.want(w.finish(a), provider.StatusSuccess)
+}
+
+// TestHandedInLate: the end of a connection, which comes by way of the owner, does not overtake the acknowledgement that
+// arrived before it and waits for the consumer to poll.
+func TestHandedInLate(t *testing.T) {
+	w := newSharedWorld(t, provider.DefaultCapabilities(), addresses)
+	var at *tray
+	w.wrap = func(c provider.Carrier) provider.Carrier {
+		at = &tray{Carrier: c, passes: true}
+		return at
+	}
+	p, peer := w.start(1), w.hosts[1]
+	w.join(p.host, peer)
+	w.settle()
+	at.passes = false
+	w.want(peer.qp.Receive(nil, nil), provider.StatusSuccess)
+	w.want(p.qp.Send(nil, nil, 0), provider.StatusSuccess)
+	w.arrive()
+	if len(at.packets) != 1 {
+		t.Fatalf("%d packets wait, want the acknowledgement", len(at.packets))
+	}
+	a := &async{}
+	a.returned = peer.conn.Disconnect(a.done, a)
+	w.wait("the event", func() bool { return p.disconnected == 1 })
+	results := make([]provider.ResultEx, 2)
+	if n := p.cq.ResultsEx(results); n != 1 || results[0].Status != provider.StatusSuccess {
+		t.Errorf("%d results, %+v, want that of the request", n, results[:n])
+	}
+	peer.result(provider.StatusSuccess)
+	at.passes = true
 	w.want(w.finish(a), provider.StatusSuccess)
 }
 

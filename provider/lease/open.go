@@ -210,7 +210,7 @@ func (t *client) takeFiles(_ context.Context, r *control.Request, _ control.None
 
 func (t *client) handIn(_ context.Context, _ *control.Request, d datagram) error {
 	if device := t.openDevice(); device != nil {
-		device.Manager().HandIn(d.Flow, d.Payload)
+		device.HandIn(d.Flow, d.Payload)
 	}
 	return nil
 }

@@ -171,6 +171,40 @@ func TestWhatTheGoroutineMissed(t *testing.T) {
 	}
 }
 
+// TestCatchUp receives what consumers who receive alone have left, though they may poll only later.
+func TestCatchUp(t *testing.T) {
+	const packets = 5
+	from, to := open(t, "127.0.0.1"), open(t, "127.0.0.2")
+	to.listeners[0].watch.beginPolling(time.Hour)
+	for psn := range uint32(packets) {
+		mustSend(t, from, flowBetween(from, to, 0), []roce.Packet{acknowledgement(psn)})
+	}
+	caught := newCollector()
+	if to.CatchUp(caught); len(caught) != packets {
+		t.Errorf("%d of %d packets received", len(caught), packets)
+	}
+}
+
+// TestCatchUpWaits for who receives just now, and may have packets in hand.
+func TestCatchUpWaits(t *testing.T) {
+	from, to := open(t, "127.0.0.1"), open(t, "127.0.0.2")
+	mustSend(t, from, flowBetween(from, to, 0), []roce.Packet{acknowledgement(0)})
+	l := to.listeners[0]
+	caught, began, done := newCollector(), make(chan struct{}), make(chan struct{})
+	l.turn.Lock()
+	go func() {
+		close(began)
+		to.CatchUp(caught)
+		close(done)
+	}()
+	<-began
+	l.turn.Unlock()
+	<-done
+	if len(caught) != 1 {
+		t.Errorf("%d packets received, want 1", len(caught))
+	}
+}
+
 // An echo is a receiver that sends another packet for each that it receives.
 type echo struct {
 	again func()

@@ -290,6 +290,28 @@ func (l *listener) pollBeside(r provider.Receiver) (arrived, alone bool) {
 	return arrived, alone
 }
 
+// catchUp receives what has arrived by now. It leaves to the goroutine what comes meanwhile, perhaps without end.
+func (l *listener) catchUp(r provider.Receiver) {
+	for range maxSteps {
+		l.turn.Lock()
+		l.missed.Store(false)
+		n := l.stepInTurn(r)
+		l.turn.Unlock()
+		if n == 0 && !l.missed.Load() {
+			return
+		}
+	}
+	l.missed.Store(false)
+	l.watch.wake()
+}
+
+// CatchUp implements provider.Poller.
+func (c *Carrier) CatchUp(r provider.Receiver) {
+	for _, l := range c.listeners {
+		l.catchUp(r)
+	}
+}
+
 // PollBeside implements provider.Poller.
 func (c *Carrier) PollBeside(r provider.Receiver) (arrived, alone bool) {
 	alone = true

@@ -68,6 +68,9 @@ func (p *poller) deliver() {
 // PollBeside implements provider.Poller.
 func (p *poller) PollBeside(r provider.Receiver) (arrived, alone bool) { return p.Poll(r), false }
 
+// CatchUp implements provider.Poller.
+func (p *poller) CatchUp(r provider.Receiver) { p.give(r) }
+
 // Poll implements provider.Poller.
 func (p *poller) Poll(r provider.Receiver) bool {
 	p.polled = true

@@ -46,6 +46,8 @@ func (c *slow) Receive(packets []roce.Received) {
 
 func (c *slow) Poll(provider.Receiver) bool { return false }
 
+func (c *slow) CatchUp(provider.Receiver) {}
+
 func (c *slow) Resume() {
 	c.resumed++
 	if c.resume != nil {

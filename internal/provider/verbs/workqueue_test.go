@@ -17,6 +17,7 @@ type polled struct{ provider.Carrier }
 func (polled) Poll(provider.Receiver) bool                        { return false }
 func (polled) PollBeside(provider.Receiver) (arrived, alone bool) { return false, true }
 func (polled) Resume()                                            {}
+func (polled) CatchUp(provider.Receiver)                          {}
 
 // Queues are a queue pair's work queues, and the consumer that writes to them as long as the queue pair watches.
 type queues struct {

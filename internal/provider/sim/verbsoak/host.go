@@ -162,6 +162,9 @@ func (c carrier) Poll(provider.Receiver) bool { return false }
 // PollBeside implements provider.Poller.
 func (c carrier) PollBeside(provider.Receiver) (arrived, alone bool) { return false, false }
 
+// CatchUp implements provider.Poller.
+func (c carrier) CatchUp(provider.Receiver) {}
+
 // Resume implements provider.Poller.
 func (c carrier) Resume() {}
 
