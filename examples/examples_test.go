@@ -135,9 +135,7 @@ type lab struct {
 // up has the user build a lab, in whose topology edit replaces text.
 func up(t *testing.T, user *account, edit ...string) *lab {
 	t.Helper()
-	if !doctor.Examine(t.Context()).CanRun {
-		t.Skip("labs cannot run here: `ndklab doctor` says why")
-	}
+	need.Labs(t, doctor.Examine(t.Context()).CanRun)
 	topology, err := os.ReadFile("pair.ndklab.yaml")
 	if err != nil {
 		t.Fatal(err)

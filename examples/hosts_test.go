@@ -24,9 +24,7 @@ const allowOverrun = "link.overrun=allow"
 // TestSuiteOverHosts runs the suite over several hosts on this machine, as whoever runs the test over two and as an ordinary user
 // over three: with the verdicts that it has on one. A machine that is busy is late, so that the best of three runs counts.
 func TestSuiteOverHosts(t *testing.T) {
-	if !doctor.Examine(t.Context()).CanRun {
-		t.Skip("labs cannot run here: `ndklab doctor` says why")
-	}
+	need.Labs(t, doctor.Examine(t.Context()).CanRun)
 	need.Time(t)
 	for i, user := range accounts(t) {
 		hosts := []string{"local:2", "local:3"}[i]
@@ -79,9 +77,7 @@ func (a *account) play(t *testing.T, file, hosts string) (report map[string]any)
 
 // TestReportOverHosts: the report of a lab over two hosts has the fields that it has on one, and says which hosts there were.
 func TestReportOverHosts(t *testing.T) {
-	if !doctor.Examine(t.Context()).CanRun {
-		t.Skip("labs cannot run here: `ndklab doctor` says why")
-	}
+	need.Labs(t, doctor.Examine(t.Context()).CanRun)
 	user := accounts(t)[0]
 	one, two := user.play(t, "adapter.ndklab.yaml", ""), user.play(t, "adapter.ndklab.yaml", "local:2")
 	hosts, _ := two["hosts"].([]any)

@@ -25,9 +25,7 @@ import (
 // ordinary user. It requires no speed of them, nor that the machine keeps up with the links: both depend on the
 // machine.
 func TestFabrics(t *testing.T) {
-	if !doctor.Examine(t.Context()).CanRun {
-		t.Skip("labs cannot run here: `ndklab doctor` says why")
-	}
+	need.Labs(t, doctor.Examine(t.Context()).CanRun)
 	for _, user := range accounts(t) {
 		for example, checks := range map[string]int{"star": 6, "leaf-spine": 7, "impaired": 4} {
 			t.Run(user.name+" "+example, func(t *testing.T) {
@@ -80,9 +78,7 @@ var ofPrograms = map[string]struct {
 // TestPrograms runs the examples with programs for RDMA, as whoever runs the test and as an ordinary user, with
 // libraries that it builds, in a folder that is laid out as the repository is.
 func TestPrograms(t *testing.T) {
-	if !doctor.Examine(t.Context()).CanRun {
-		t.Skip("labs cannot run here: `ndklab doctor` says why")
-	}
+	need.Labs(t, doctor.Examine(t.Context()).CanRun)
 	need.Time(t)
 	need.Check(t, need.Programs("cc"))
 	folder := t.TempDir()

@@ -59,9 +59,7 @@ func bring(t testing.TB, nodes int) string {
 
 func bringFile(t testing.TB, file string) {
 	t.Helper()
-	if !doctor.Examine(t.Context()).CanRun {
-		t.Skip("labs cannot run here: ndklab doctor says why")
-	}
+	need.Labs(t, doctor.Examine(t.Context()).CanRun)
 	if out, err := exec.Command(filepath.Join(bin, "ndklab"), "up", file).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

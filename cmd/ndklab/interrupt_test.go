@@ -16,6 +16,7 @@ import (
 
 	"github.com/gopacket/gopacket/pcapgo"
 	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/internal/need"
 )
 
 // longRun is a topology that keeps a run busy for longer than any test.
@@ -42,9 +43,7 @@ type command struct {
 // workload has started.
 func startRun(t *testing.T, name string, flags ...string) *command {
 	t.Helper()
-	if !canRun() {
-		t.Skip("labs cannot run here: ndklab doctor says why")
-	}
+	need.Labs(t, canRun())
 	c := &command{lab: fmt.Sprintf("cli-%s-%d", name, os.Getpid())}
 	file := filepath.Join(t.TempDir(), "long.ndklab.yaml")
 	if err := os.WriteFile(file, fmt.Appendf(nil, longRun, c.lab), 0o644); err != nil {
@@ -384,9 +383,7 @@ func TestInterruptedSamples(t *testing.T) {
 
 // A suite that is interrupted takes its labs down and reports what it has, in files, too.
 func TestInterruptedSuite(t *testing.T) {
-	if !canRun() {
-		t.Skip("labs cannot run here: ndklab doctor says why")
-	}
+	need.Labs(t, canRun())
 	dir := t.TempDir()
 	c := &command{lab: fmt.Sprintf("cli-suite-%d", os.Getpid())}
 	short := strings.Replace(fmt.Sprintf(longRun, c.lab+"-short"), "10m", "1ms", 1)

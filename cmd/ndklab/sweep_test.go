@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/internal/need"
 	"golang.org/x/sys/unix"
 )
 
@@ -181,9 +182,7 @@ func TestSweepRunAlone(t *testing.T) {
 
 // A sweep in labs has a row for each, and leaves no lab.
 func TestSweepInLabs(t *testing.T) {
-	if !canRun() {
-		t.Skip("labs cannot run here: ndklab doctor says why")
-	}
+	need.Labs(t, canRun())
 	name := fmt.Sprintf("cli-sweep-%d", os.Getpid())
 	s := newSweeping(t, name)
 	if out, err := s.command("x", "--vary", "link.delay=1ms,40ms", "--vary", "workload.count=100").CombinedOutput(); err == nil {

@@ -13,14 +13,13 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/console"
+	"github.com/ndklab/ndklab/internal/need"
 )
 
 // upForTest is a lab of a test, with nodes a and b and the link between their eth0.
 func upForTest(t *testing.T, name string) (labName string) {
 	t.Helper()
-	if !canRun() {
-		t.Skip("labs cannot run here: ndklab doctor says why")
-	}
+	need.Labs(t, canRun())
 	labName = fmt.Sprintf("cli-%s-%d", name, os.Getpid())
 	file := filepath.Join(t.TempDir(), "lab.ndklab.yaml")
 	text := fmt.Sprintf("name: %s\ntopology:\n  nodes: {a: {}, b: {}}\n  links: [{endpoints: [\"a:eth0\", \"b:eth0\"]}]\n", labName)

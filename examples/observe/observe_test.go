@@ -82,9 +82,7 @@ func TestRules(t *testing.T) {
 // alerts; it has the values that `ndklab counters` has; it sees a link go down, and the lab end.
 func TestPrometheus(t *testing.T) {
 	need.Check(t, need.Programs("prometheus", "promtool"))
-	if !doctor.Examine(t.Context()).CanRun {
-		t.Skip("labs cannot run here: ndklab doctor says why")
-	}
+	need.Labs(t, doctor.Examine(t.Context()).CanRun)
 	lab := "observe-" + strconv.Itoa(os.Getpid())
 	file := filepath.Join(t.TempDir(), "observe.ndklab.yaml")
 	if err := os.WriteFile(file, fmt.Appendf(nil, observed, lab), 0o644); err != nil {

@@ -12,8 +12,8 @@ import (
 )
 
 // srunFlags are those of every srun: one worker a host, which all end when one does, which takes nothing from the user's
-// standard input and may run on all processors of its host. The environment goes along, which sbatch may have
-// been told otherwise. The assignment is in it: the arguments are for all users to read.
+// standard input and may run on all processors of its host. The environment goes along, also if sbatch
+// was told otherwise. The assignment is in it: the arguments are for all users to read.
 var srunFlags = []string{"--ntasks-per-node=1", "--kill-on-bad-exit=1", "--mpi=none", "--input=none", "--cpu-bind=none", "--export=ALL"}
 
 // srunDropped begin the variables by which the allocation's own flags would change srun's: those win over ours, or contradict them

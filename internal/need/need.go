@@ -45,6 +45,14 @@ func Check(t testing.TB, err error) {
 	}
 }
 
+// Labs skips a test that needs labs where none can run, as package doctor finds out, or fails it where all is required.
+func Labs(t testing.TB, canRun bool) {
+	t.Helper()
+	if !canRun {
+		Check(t, errors.New("labs cannot run here: `ndklab doctor` says why"))
+	}
+}
+
 // Programs says which programs are not on this machine; nil if none is missing.
 func Programs(names ...string) (missing error) {
 	for _, name := range names {

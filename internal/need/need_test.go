@@ -16,24 +16,32 @@ func TestInner(t *testing.T) {
 		t.Skip("TestCheck runs it")
 	}
 	Check(t, nil)
-	Check(t, Programs("go", "no-such-program"))
+	Labs(t, true)
+	if os.Getenv(envInner) == "labs" {
+		Labs(t, false)
+	} else {
+		Check(t, Programs("go", "no-such-program"))
+	}
 	t.Error("the test goes on")
 }
 
 func TestCheck(t *testing.T) {
 	for _, c := range []struct {
-		required, outcome string
-		unmet             int
-	}{{"", "--- SKIP", 1}, {"1", "--- FAIL", 0}} {
+		lacks, says, required, outcome string
+		unmet                          int
+	}{
+		{"program", `"no-such-program"`, "", "--- SKIP", 1}, {"program", `"no-such-program"`, "1", "--- FAIL", 0},
+		{"labs", "labs cannot run here", "", "--- SKIP", 1}, {"labs", "labs cannot run here", "1", "--- FAIL", 0},
+	} {
 		cmd := exec.Command("/proc/self/exe", "-test.v", "-test.run=^TestInner$")
-		cmd.Env = append(os.Environ(), envInner+"=1", Variable+"="+c.required)
+		cmd.Env = append(os.Environ(), envInner+"="+c.lacks, Variable+"="+c.required)
 		out, err := cmd.CombinedOutput()
 		if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
 			t.Fatal(err)
 		}
 		if text := string(out); !strings.Contains(text, c.outcome) || strings.Contains(text, "the test goes on") ||
-			!strings.Contains(text, `"no-such-program"`) || strings.Contains(text, `"go"`) || Unmet(text) != c.unmet {
-			t.Errorf("required %q: %d unmet\n%s", c.required, Unmet(text), text)
+			!strings.Contains(text, c.says) || strings.Contains(text, `"go"`) || Unmet(text) != c.unmet {
+			t.Errorf("%s, required %q: %d unmet\n%s", c.lacks, c.required, Unmet(text), text)
 		}
 	}
 }

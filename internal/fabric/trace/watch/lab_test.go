@@ -12,6 +12,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/doctor"
 	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/ndklab/ndklab/internal/fabric/trace"
+	"github.com/ndklab/ndklab/internal/need"
 )
 
 const (
@@ -22,9 +23,7 @@ const (
 // up brings a lab of two nodes up for the time of the test.
 func up(t *testing.T) *lab.Lab {
 	t.Helper()
-	if !doctor.Examine(t.Context()).CanRun {
-		t.Skip("labs cannot run here: ndklab doctor says why")
-	}
+	need.Labs(t, doctor.Examine(t.Context()).CanRun)
 	name := fmt.Sprintf("watch-%d", os.Getpid())
 	file := filepath.Join(t.TempDir(), "lab.ndklab.yaml")
 	text := fmt.Sprintf(`
