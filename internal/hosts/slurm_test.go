@@ -229,6 +229,24 @@ func TestSlurm(t *testing.T) {
 			t.Errorf("said\n%s", log)
 		}
 	})
+	t.Run("two clusters", func(t *testing.T) {
+		group, err := os.ReadFile(filepath.Join(c.dir, "group"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		roots, err := filepath.Glob("/sys/fs/cgroup/*/" + strings.TrimSpace(string(group)) + "/host1")
+		if err != nil || len(roots) == 0 {
+			t.Skipf("hosts have no cgroups here: %v", err)
+		}
+		step := filepath.Join(roots[0], "of-a-step-without-a-process")
+		if err := os.Mkdir(step, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		t.Run("the other", func(t *testing.T) { newCluster(t) })
+		if err := os.Remove(step); err != nil {
+			t.Errorf("the end of one cluster has ended a cgroup of another: %v", err)
+		}
+	})
 	t.Run("no partition", func(t *testing.T) {
 		log := c.started(t, "slurm:-N 2 -p nope").awaitEnd(t)
 		if want := "srun: exit status 1: srun: error: invalid partition specified: nope"; !strings.Contains(log, want) {
