@@ -13,6 +13,7 @@ var docsFrame = map[string]string{
 	"topology": "%s",
 	"name":     "%s",
 	"dilation": "%s",
+	"hosts":    "%stopology: {nodes: {a: }}\n",
 	"links": `topology:
   nodes: {a: {}, b: {}}
   %s`,

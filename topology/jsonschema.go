@@ -232,7 +232,7 @@ type anyTable interface {
 // tables is all tables.
 func tables() []anyTable {
 	return []anyTable{
-		labTable(), topologyTable(), fabricTable(), tierTable(), defaultsTable(), nodeDefaultsTable(), linkDefaultsTable(),
+		labTable(), hostsTable(), topologyTable(), fabricTable(), tierTable(), defaultsTable(), nodeDefaultsTable(), linkDefaultsTable(),
 		nodeTable(), kindTable(), groupTable(), adapterTable(), dcqcnTable(), dctcpTable(), bdpTable(), cnpTable(), portTable(), bufferTable(), prioritiesTable(), watchdogTable(), fileTable(), execTable(), healthTable(), waitTable(),
 		linkTable(), reverseTable(), endpointTable(), toleranceTable(), impairmentTable(),
 		jitterTable(), lossTable(), reorderTable(), corruptTable(), queueTable(), ecnTable(), flapTable(), faultTable(), faultOfAnyTable(), matchTable(),

@@ -37,6 +37,7 @@ var labTable = sync.OnceValue(func() *keyTable[labMap] {
 			one("seed", count[uint64](0, math.MaxUint64), func(m *labMap) *uint64 { return &m.Seed }, "a whole number, of every random decision; absent: one is drawn and printed"),
 			one("dilation", placed(count[int](1, MaxDilation)), func(m *labMap) *val[int] { return &m.dilation }, "a whole number, 1 to 1000: [how many times slower](#dilation) than the file says a lab is. A simulation ignores it").orElse("1"),
 			one("labels", labelsForm, func(m *labMap) *map[string]string { return &m.Labels }, "a map of names to values, such as `{team: storage, ci: \"42\"}`, by which `ndklab ls` and `ndklab down` select labs with `--label`. `--label` of `up` and `run` adds others; `apply` adds and changes labels, and takes none away"),
+			one("hosts", hostsForm(), func(m *labMap) *OnLoss { return &m.OnLoss }, "what holds for a lab [over several hosts](#over-several-hosts)"),
 			one("topology", topologyForm, func(m *labMap) *topologyMap { return &m.topology }, "[nodes and links](#topology)"),
 			one("workloads", listOf(workloadForm), func(m *labMap) *[]*mapping[workloadMap] { return &m.workloads }, "[traffic](#workloads) between hosts"),
 			one("timeline", listOf(eventForm), func(m *labMap) *[]*mapping[eventMap] { return &m.timeline }, "[what changes while the lab runs](#timeline)"),

@@ -30,6 +30,7 @@ type Topology struct {
 	HasSeed bool   // the file gave a seed
 	// Dilation is the factor by which all of a lab is slower than the file says; 0: it is not (DilationFactor).
 	Dilation  int               `json:",omitempty"`
+	OnLoss    OnLoss            `json:",omitempty"` // "": EndOnLoss
 	Labels    map[string]string `json:",omitempty"` // by which commands select labs
 	Nodes     []Node
 	Links     []Link

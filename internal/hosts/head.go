@@ -22,7 +22,7 @@ type Head struct {
 	listener net.Listener
 	launch   *control.Conn // to the guardian's Launch
 	serve    func(*Host) control.Handler
-	lost     chan error    // holds one
+	lost     chan Loss     // has room for all
 	changed  chan struct{} // holds a token when Await is to look again
 
 	after func(time.Duration) <-chan time.Time // time.After but in tests
@@ -37,6 +37,7 @@ type Head struct {
 	attached []*attachment
 	failure  error // the first
 	losing   bool  // the first is that of a host, and its text is being made
+	begun    bool  // all hosts have come
 	ended    bool
 }
 
@@ -49,6 +50,7 @@ type attachment struct {
 
 	// Those that follow are guarded by the head's mu.
 	host    *Host // nil before its hello
+	told    bool  // its loss is, of a lab that goes on
 	ready   bool  // its part is there
 	handler control.Handler
 }
@@ -62,7 +64,7 @@ func FromFiles(listener, launch *os.File, serve func(*Host) control.Handler) (*H
 		launch.Close()
 		return nil, fmt.Errorf("socket for hosts: %w", err)
 	}
-	h := &Head{listener: l, serve: serve, after: time.After, lost: make(chan error, 1), changed: make(chan struct{}, 1), launcherOver: make(chan struct{})}
+	h := &Head{listener: l, serve: serve, after: time.After, lost: make(chan Loss, maxHosts+1), changed: make(chan struct{}, 1), launcherOver: make(chan struct{})}
 	if h.launch, err = control.FromFile(launch, nil); err != nil {
 		l.Close()
 		return nil, err
@@ -70,8 +72,14 @@ func FromFiles(listener, launch *os.File, serve func(*Host) control.Handler) (*H
 	return h, nil
 }
 
-// Lost has the error of the first host that is gone, which names it and says why, or that of the launcher.
-func (h *Head) Lost() <-chan error { return h.lost }
+// A Loss is a host that is gone, or all of them with the launcher.
+type Loss struct {
+	Host *Host // nil: all, or one that has not come
+	Err  error // names the host and says why
+}
+
+// Lost has the first loss, from which others follow, or every one of a lab that goes on.
+func (h *Head) Lost() <-chan Loss { return h.lost }
 
 // Await has the workers started and returns the hosts in order of Index, when all are there with their parts. The error says
 // which are missing, and why. It is called once.
@@ -125,6 +133,7 @@ func (h *Head) found() (found []*Host, begun bool, err error) {
 	if h.expected == 0 || len(found) < h.expected {
 		return nil, begun, nil
 	}
+	h.begun = true
 	slices.SortFunc(found, func(a, b *Host) int { return a.Index - b.Index })
 	return found, begun, nil
 }
@@ -168,22 +177,33 @@ func (h *Head) look() {
 }
 
 // fail is the loss of something, unless the lab is ending. The first counts: others follow from it.
-func (h *Head) fail(err error) {
+func (h *Head) fail(l Loss) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.losing {
-		h.failAs(err)
+		h.failAs(l)
 	}
 }
 
 // failAs is fail for the one that has set losing; mu is held.
-func (h *Head) failAs(err error) {
+func (h *Head) failAs(l Loss) {
 	if h.ended || h.failure != nil {
 		return
 	}
-	h.failure = err
-	h.lost <- err
+	h.failure = l.Err
+	h.lost <- l
 	h.look()
+}
+
+// goesOn reports whether the loss of a host leaves the others: all have come, and the lab is to go on. mu is held.
+func (h *Head) goesOn() bool { return h.settings.Continues && h.begun }
+
+// leave is the loss of the attachment's host from a lab that goes on, which is told once; mu is held.
+func (a *attachment) leave(reason string) {
+	if h := a.head; !a.told && !h.ended && h.failure == nil {
+		a.told = true
+		h.lost <- Loss{a.host, goneError(a.host, reason)}
+	}
 }
 
 // watchLaunch waits for the end of the launcher, without which there are no hosts.
@@ -198,15 +218,18 @@ func (h *Head) watchLaunch() {
 	h.launcherEnd = err
 	close(h.launcherOver)
 	h.mu.Lock()
-	begun := len(h.attached) > 0
+	begun, apart := len(h.attached) > 0, h.goesOn() && h.settings.Apart
 	h.mu.Unlock()
+	if apart {
+		return // it was that of one host, which is lost with its worker
+	}
 	if begun {
 		select { // the host whose end this is says more
 		case <-time.After(launcherTime):
 		case <-h.launch.Done():
 		}
 	}
-	h.fail(err)
+	h.fail(Loss{Err: err})
 }
 
 // launcherTime bounds the time between the ends of a host's worker and of its launcher. Each says what the other does not: which
@@ -267,6 +290,12 @@ func (a *attachment) lose() {
 	h.mu.Lock()
 	h.attached = slices.DeleteFunc(h.attached, func(other *attachment) bool { return other == a })
 	host := a.host
+	if host != nil && h.goesOn() {
+		reason, _ := a.pulse.reason()
+		a.leave(reason)
+		h.mu.Unlock()
+		return
+	}
 	first := host != nil && !h.losing && h.failure == nil && !h.ended // host is nil of a worker that was refused, which Await knows
 	h.losing = h.losing || first
 	h.mu.Unlock()
@@ -284,7 +313,7 @@ func (a *attachment) lose() {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.failAs(goneError(host, reason))
+	h.failAs(Loss{host, goneError(host, reason)})
 }
 
 func goneError(host *Host, reason string) error {
@@ -311,18 +340,22 @@ func (a *attachment) requests() *control.Mux {
 	methodHello.Handle(mux, func(_ context.Context, _ *control.Request, said hello) (welcome, error) {
 		<-a.made
 		if err := a.admit(said); err != nil {
-			a.head.fail(err)
+			a.head.fail(Loss{Err: err})
 			return welcome{}, err
 		}
 		return welcome{Lab: a.head.settings.Lab}, nil
 	})
 	methodReady.Handle(mux, func(ctx context.Context, _ *control.Request, _ control.None) error { return a.beReady(ctx) })
 	methodFarewell.Handle(mux, func(_ context.Context, _ *control.Request, reason string) error {
-		a.head.mu.Lock()
-		host := a.host
-		a.head.mu.Unlock()
-		if host != nil {
-			a.head.fail(goneError(host, reason)) // before its worker ends, which says less
+		h := a.head
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		switch { // before its worker ends, which says less
+		case a.host == nil:
+		case h.goesOn():
+			a.leave(reason)
+		case !h.losing:
+			h.failAs(Loss{a.host, goneError(a.host, reason)})
 		}
 		return nil
 	})

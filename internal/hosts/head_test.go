@@ -35,8 +35,8 @@ func TestLocal(t *testing.T) {
 		gone(t, w.Part, w.Worker)
 	}
 	select {
-	case err := <-h.Lost():
-		t.Errorf("an end that is ours is a loss: %v", err)
+	case l := <-h.Lost():
+		t.Errorf("an end that is ours is a loss: %v", l.Err)
 	default:
 	}
 }

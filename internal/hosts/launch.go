@@ -33,6 +33,8 @@ type settings struct {
 	Names       []string // of the hosts, in order; none if they are not known before they come
 	Addresses   []string // by which the hosts reach the head
 	Waits       bool     // the hosts may take any time to be granted
+	Continues   bool     // the lab goes on without a host that is lost
+	Apart       bool     // each host has a process of the launcher's of its own
 }
 
 // A Launch starts the workers of a lab. It belongs to the lab's guardian, which is in the network and the namespaces
@@ -93,6 +95,7 @@ func NewLaunch(spec Spec, lab string, log io.Writer) (_ *Launch, err error) {
 		return nil, err
 	}
 	l.settings.Lab, l.settings.Credentials, l.settings.Names, l.settings.Waits = lab, credentials.String(), l.plan.names, l.plan.waits
+	l.settings.Continues, l.settings.Apart = spec.Continues, slices.ContainsFunc(l.plan.commands, func(c command) bool { return c.index >= 0 })
 	mux := new(control.Mux)
 	methodLaunch.Handle(mux, func(context.Context, *control.Request, control.None) (settings, error) {
 		l.begin.Do(l.start)

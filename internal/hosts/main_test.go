@@ -151,8 +151,8 @@ func beHead() error {
 	select {
 	case <-signals:
 		return nil
-	case err := <-h.Lost():
-		return err
+	case l := <-h.Lost():
+		return l.Err
 	}
 }
 
@@ -281,8 +281,8 @@ func gone(t *testing.T, pids ...int) {
 func lostText(t *testing.T, h *Head) string {
 	t.Helper()
 	select {
-	case err := <-h.Lost():
-		return err.Error()
+	case l := <-h.Lost():
+		return l.Err.Error()
 	case <-time.After(testTime):
 		t.Fatal("nothing is lost")
 	}

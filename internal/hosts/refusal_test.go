@@ -315,8 +315,8 @@ func TestGuardianDies(t *testing.T) {
 		}
 	}
 	select {
-	case err := <-h.Lost():
-		t.Error(err)
+	case l := <-h.Lost():
+		t.Error(l.Err)
 	default:
 	}
 }

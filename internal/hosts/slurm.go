@@ -5,22 +5,32 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/ndklab/ndklab/internal/control"
 )
 
-// srunFlags are those of every srun: one worker a host, which all end when one does, which takes nothing from the user's
-// standard input and may run on all processors of its host. The environment goes along, also if sbatch
-// was told otherwise. The assignment is in it: the arguments are for all users to read.
-var srunFlags = []string{"--ntasks-per-node=1", "--kill-on-bad-exit=1", "--mpi=none", "--input=none", "--cpu-bind=none", "--export=ALL"}
+// srunFlags are those of every srun: one worker a host, which takes nothing from the user's standard input and may run on all
+// processors of its host. The environment goes along, also if sbatch was told otherwise. The assignment is in it: the arguments
+// are for all users to read.
+var srunFlags = []string{"--ntasks-per-node=1", "--mpi=none", "--input=none", "--cpu-bind=none", "--export=ALL"}
 
 // srunDropped begin the variables by which the allocation's own flags would change srun's: those win over ours, or contradict them
 // (srun(1), input environment variables).
 var srunDropped = []string{
 	"SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE", "SLURM_MEM_PER_", "SLURM_CPU_BIND", "SLURM_EXPORT_ENV", "SLURM_CPUS_PER_TASK",
 	"SLURM_TRES_PER_TASK", "SLURM_DISTRIBUTION", "SLURM_HOSTFILE", "SLURM_THREADS_PER_CORE", "SLURM_HINT",
+}
+
+// srunFlags returns srunFlags, and what becomes of the workers when one of them ends, or Slurm has given up its host: all end, or
+// the others go on.
+func (s Spec) srunFlags() []string {
+	if s.Continues {
+		return append(slices.Clone(srunFlags), "--kill-on-bad-exit=0", "--no-kill")
+	}
+	return append(slices.Clone(srunFlags), "--kill-on-bad-exit=1")
 }
 
 // jobDropped begin the variables that say which allocation a process is in.
@@ -47,7 +57,7 @@ func (s Spec) stepPlan(getenv func(string) string) (plan, error) {
 	n := strconv.Itoa(len(names))
 	// Without --overlap it waits for the other steps of the allocation, which this process may be one of. Without -c a worker
 	// would have one processor, and without --mem=0 none of the memory that another step has asked for.
-	args := append([]string{"srun", "--jobid=" + job, "--overlap", "-N", n, "-n", n, "-c", strconv.Itoa(processors), "--mem=0"}, srunFlags...)
+	args := append([]string{"srun", "--jobid=" + job, "--overlap", "-N", n, "-n", n, "-c", strconv.Itoa(processors), "--mem=0"}, s.srunFlags()...)
 	c, err := srunCommand(args)
 	return plan{names: names, commands: []command{c}}, err
 }
@@ -72,7 +82,7 @@ func leastProcessors(text string) (int, error) {
 // case: it would stay if srun were killed.
 func (s Spec) allocationPlan(lab string) (plan, error) {
 	name := "ndklab-" + lab + "-" + rand.Text()
-	args := append(append([]string{"srun"}, s.Flags...), srunFlags...)
+	args := append(append([]string{"srun"}, s.Flags...), s.srunFlags()...)
 	c, err := srunCommand(append(args, "--job-name="+name))
 	c.dropped = append(c.dropped[:len(c.dropped):len(c.dropped)], jobDropped...)
 	return plan{waits: true, commands: []command{c}, giveBack: []string{"scancel", "--quiet", "--me", "--name=" + name}}, err

@@ -15,6 +15,8 @@ type Spec struct {
 	Count int      // of Local
 	Flags []string // of Allocate: srun's
 	Names []string // of SSH
+	// Continues says that the lab goes on without a host that is lost. It is no part of the text.
+	Continues bool
 }
 
 // A Kind is that of a Spec.

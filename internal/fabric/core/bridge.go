@@ -21,6 +21,7 @@ type bridge struct {
 	onRemoved func(error) // is called when the switch has been removed, or could not be; nil: it is not to be removed
 
 	reason   string // why it is down; "" while it is up
+	lost     string // why nothing starts it again, which is its reason, too; "": its host is there
 	paused   bool
 	restarts int // counts how often it was started again
 	lasting  nodeAsked
@@ -52,7 +53,7 @@ func (b *bridge) advance() {
 			b.busy, b.made = false, d.Err != nil
 			b.onRemoved(d.Err)
 		})
-	case !b.made:
+	case !b.made && b.lost == "":
 		b.busy = true
 		b.lab.do(MakeSwitch{b.spec}, func(d Done) { b.makingDone(d.Err) })
 	}
@@ -121,6 +122,9 @@ func (b *bridge) change(a Ask, c ChangeNode) error {
 // nothing.
 func (b *bridge) act(action topology.NodeAction) error {
 	err := checkAlive(b.spec.Name, b.reason, b.paused)
+	if lost := checkLost(b.spec.Name, b.lost); lost != nil && (action == topology.StartNode || action == topology.RestartNode) {
+		return lost
+	}
 	switch action {
 	case topology.StopNode:
 		b.stop(stopped)
@@ -164,6 +168,9 @@ func (b *bridge) restoreState() error {
 		return nil
 	}
 	b.lasting.changed = false
+	if b.lost != "" {
+		return nil
+	}
 	if b.lasting.state == NodeIsDown {
 		return b.act(topology.StopNode)
 	}

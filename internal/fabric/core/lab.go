@@ -80,6 +80,8 @@ func (l *Lab) Handle(now time.Duration, e Event) {
 		if n := l.byName[e.Node]; n != nil && n.number == e.Life {
 			n.agentEnded(e.Reason)
 		}
+	case HostLost:
+		l.lose(e)
 	case Tick:
 	}
 	l.timers.expire(l.now)

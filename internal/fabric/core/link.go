@@ -95,11 +95,16 @@ func (k *link) wantsEnd(end int) bool {
 	return true
 }
 
-// lives returns the numbers of the lives of the nodes at the ends: 0 if it has ended, or if there is no node.
+// lives returns the numbers of the lives of the nodes at the ends: 0 if it has ended, or if there is no node. A switch has one
+// life, until its host is lost.
 func (k *link) lives() (lives [2]int) {
 	for end, n := range k.nodes {
-		if n != nil && !n.ended {
+		b := k.bridges[end]
+		switch {
+		case n != nil && !n.ended:
 			lives[end] = n.number
+		case b != nil && b.lost == "":
+			lives[end] = 1
 		}
 	}
 	return lives

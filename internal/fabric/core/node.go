@@ -36,6 +36,7 @@ type node struct {
 	restarts int // counts starts after the first
 	policy   restartPolicy
 	reason   string // why it is down; "" while it is up
+	lost     string // why nothing starts it again, which is its reason, too; "": its host is there
 
 	routes       []topology.Route // that it is to have, where the lab converges
 	startPending bool             // an Apply requires a start, also if the node is up

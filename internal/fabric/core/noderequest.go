@@ -101,9 +101,11 @@ func (n *node) advanceRequests() {
 		switch idle := n.phase == absent || n.phase == up; {
 		case r.acting || !idle || r.ending && n.phase == up:
 			return
-		case r.ending && r.start:
+		case r.ending && r.start && n.lost == "":
 			r.ending = false
 			n.start()
+		case r.ending && r.start:
+			r.finish(checkLost(n.spec.Name, n.lost))
 		default:
 			r.finish(n.failed)
 		}
@@ -117,6 +119,8 @@ func (r *nodeRequest) begin() {
 	switch {
 	case n.removed:
 		r.finish(leftLab(n.spec.Name))
+	case r.start && n.lost != "":
+		r.finish(checkLost(n.spec.Name, n.lost))
 	case r.action == topology.KillNode:
 		r.kill()
 	case r.action == topology.PauseNode:

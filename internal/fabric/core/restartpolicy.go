@@ -26,7 +26,7 @@ type restartPolicy struct {
 // ended has lasted for lived.
 func (p *restartPolicy) schedule(lived time.Duration) string {
 	n := p.node
-	if n.lab.building != nil || !n.spec.Restart || n.removed {
+	if n.lab.building != nil || !n.spec.Restart || n.removed || n.lost != "" {
 		return ""
 	}
 	p.delay = min(2*p.delay, maxDelay)

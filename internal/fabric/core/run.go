@@ -139,7 +139,8 @@ func (r *restore) restored(name string, err error) {
 func (r *nodeRequest) restoreStep() {
 	n := r.node
 	switch wanted := n.lasting.state; {
-	case !n.lasting.changed:
+	case !n.lasting.changed || n.lost != "":
+		n.lasting.changed = false
 		r.finish(nil)
 	case wanted == NodeIsDown && !n.down():
 		r.ending = true

@@ -6,6 +6,7 @@ const (
 	LabPlaced        = "lab-placed"
 	LabWaiting       = "lab-waiting"
 	LabChanged       = "lab-changed"
+	HostLost         = "host-lost"
 	NodeDown         = "node-down"
 	NodeUp           = "node-up"
 	NodePaused       = "node-paused"
@@ -46,6 +47,7 @@ var Kinds = []Kind{
 	{Name: LabPlaced, Means: "the nodes of a lab over several hosts have their hosts; which links cross"},
 	{Name: LabWaiting, Means: "the lab is not ready yet, with the nodes it waits for"},
 	{Name: LabChanged, Means: "an apply is done"},
+	{Name: HostLost, Means: "a host of a lab that goes on without it is gone, and why"},
 	{Name: NodeDown, Means: "a node's agent has ended"},
 	{Name: NodeUp, Means: "it is there, or there again"},
 	{Name: NodePaused, Means: "a node is paused"},

@@ -29,7 +29,7 @@ const noLife = -1
 // beginFigures begins the figures of a run.
 func (a *runAPI) beginFigures(ctx context.Context) (*beginning, error) {
 	for _, engine := range a.machines.engines() {
-		if err := engine.Begin(ctx); err != nil {
+		if err := engine.Begin(ctx); err != nil && !a.machines.failedWith(ctx, engine, err) {
 			return nil, fmt.Errorf("engine: %w", err)
 		}
 	}

@@ -206,7 +206,7 @@ func (d *driver) bufferFigures(ctx context.Context) (figures linkem.BufferFigure
 		return figures, nil
 	}
 	for _, engine := range d.machines.engines() {
-		if figures, err = engine.Buffers(ctx); err != nil {
+		if figures, err = engine.Buffers(ctx); err != nil && !d.machines.failedWith(ctx, engine, err) {
 			return figures, fmt.Errorf("engine: %w", err)
 		}
 		if figures.Buffers != nil { // one engine has all of them

@@ -97,11 +97,27 @@ func (d *driver) carryOut(number int, a core.Action) {
 func (d *driver) agentEnded(l *life, reason string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if isClosed(l.down) { // with its host
+		return
+	}
 	d.handleLocked(core.AgentEnded{Of: l.Of, Reason: reason})
 	if l.reason = d.core.Node(l.Node).Reason; l.reason == "" {
 		l.reason = reason
 	}
 	close(l.down)
+}
+
+// hostLost tells the core that a host is gone, and those who wait for the end of a node there.
+func (d *driver) hostLost(e core.HostLost) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.handleLocked(e)
+	for _, name := range e.Nodes {
+		if l := d.machines.life(name); l != nil && !isClosed(l.down) {
+			l.reason = d.core.Node(name).Reason
+			close(l.down)
+		}
+	}
 }
 
 // ask has a command done and returns the answer. When ctx ends first, what has not begun is not done, and what has

@@ -18,10 +18,11 @@ func joinHalves(a, b *[2]linkstats.Statistics) (both [2]linkstats.Statistics) {
 
 // ofEngines returns the statistics of links that engines have, by the name of the link. Those of a link that two of them have
 // are joined: the engine where packets enter counts those, and the one where they leave counts how late they are.
-func ofEngines(ctx context.Context, engines []*linkem.Engine, ask func(context.Context, *linkem.Engine) (map[string][2]linkstats.Statistics, error)) (map[string][2]linkstats.Statistics, error) {
+func ofEngines(ctx context.Context, of machines, ask func(context.Context, *linkem.Engine) (map[string][2]linkstats.Statistics, error)) (map[string][2]linkstats.Statistics, error) {
+	engines := of.engines()
 	answers := make([]map[string][2]linkstats.Statistics, len(engines))
 	err := parallel(ctx, len(engines), len(engines), func(ctx context.Context, i int) (err error) {
-		if answers[i], err = ask(ctx, engines[i]); err != nil {
+		if answers[i], err = ask(ctx, engines[i]); err != nil && !of.failedWith(ctx, engines[i], err) {
 			return fmt.Errorf("engine: %w", err)
 		}
 		return nil
@@ -29,8 +30,8 @@ func ofEngines(ctx context.Context, engines []*linkem.Engine, ask func(context.C
 	if err != nil || len(answers) == 0 {
 		return nil, err
 	}
-	all := answers[0]
-	for _, more := range answers[1:] {
+	all := map[string][2]linkstats.Statistics{}
+	for _, more := range answers {
 		for name, both := range more {
 			if one, ok := all[name]; ok {
 				both = joinHalves(&one, &both)

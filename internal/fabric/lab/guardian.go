@@ -101,6 +101,8 @@ func guard(name string) error {
 const (
 	hostsVariable = "NDKLAB_HOSTS" // of the guardian: which
 	headVariable  = "NDKLAB_HEAD"  // of the supervisor: it is the head
+	// continuesVariable is of the guardian, of a lab that goes on without a host that is lost.
+	continuesVariable = "NDKLAB_CONTINUES"
 )
 
 // launchHosts makes ready to start the workers of a lab's hosts.
@@ -109,6 +111,7 @@ func launchHosts(spec, lab string) (*hosts.Launch, error) {
 	if err != nil {
 		return nil, err
 	}
+	parsed.Continues = os.Getenv(continuesVariable) != ""
 	return hosts.NewLaunch(parsed, lab, os.Stderr)
 }
 

@@ -2,8 +2,10 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,13 +32,16 @@ type head struct {
 	qpError func(node string, e provider.QPError)
 	publish func(event.Event)
 	die     func(*control.Error) // is told why the lab ends
+	lose    func(core.HostLost)  // has the core decide on the loss of a host
+	since   func() time.Duration // the lab's clock
 	hosts   *hosts.Head
-	cut     chan error // why the links between two hosts have ended; has room
+	cut     chan cut // has room for the ends of all trunks of a host
 
 	captures captureRequests // to parts
 
 	beginLinks func() error // is called when parts have carried BeginLinks out; set before the first action
 	// The following fields are set by begin.
+	goesOn bool // the lab does when a host is lost
 	placed *parts.Placement
 	parts  []*farPart
 	at     map[string]*farPart // by node
@@ -49,7 +54,16 @@ type head struct {
 type farPart struct {
 	*hosts.Host
 	engine *linkem.Engine
-	busy   atomic.Bool // its engine has a link, or is about to
+	busy   atomic.Bool   // its engine has a link, or is about to
+	lost   chan struct{} // closed when the core knows that the host is gone; then the fields that follow are set
+	reason error         // which names the host
+	lostAt time.Duration // by the lab's clock
+}
+
+// A cut is the end of the trunk between two hosts.
+type cut struct {
+	hosts [2]string
+	err   error
 }
 
 // begin places the nodes of a lab on hosts, has the parts there know the lab, and joins those that have links with each other.
@@ -62,12 +76,12 @@ func (h *head) begin(ctx context.Context, lab string, topo *topology.Topology, f
 	if err != nil {
 		return err
 	}
-	h.placed = placed
+	h.placed, h.goesOn = placed, topo.Continues()
 	h.publish(event.Event{Kind: event.LabPlaced, Text: placed.Summary(h.apart(found)).Crossing()})
 	params := partParams{Lab: lab, Topology: topo, Hosts: map[string]string{}}
 	h.at = map[string]*farPart{}
 	for _, host := range found {
-		h.parts = append(h.parts, &farPart{Host: host, engine: linkem.NewEngine(control.Behind(host.Conn, engineName))})
+		h.parts = append(h.parts, &farPart{Host: host, engine: linkem.NewEngine(control.Behind(host.Conn, engineName)), lost: make(chan struct{})})
 	}
 	for i := range topo.Nodes {
 		name := topo.Nodes[i].Name
@@ -122,7 +136,12 @@ func (h *head) apart(found []*hosts.Host) (longest time.Duration) {
 func (h *head) report() (all []report.RunHost) {
 	for i, share := range h.placed.Summary(parts.UsualApart).Hosts {
 		host := h.parts[i].Host
-		all = append(all, report.RunHost{Name: host.Name, Nodes: share.Nodes, Cut: share.Cut, CPUs: host.CPUs, TripUS: float64(host.Trip) / float64(time.Microsecond)})
+		is := report.RunHost{Name: host.Name, Nodes: share.Nodes, Cut: share.Cut, CPUs: host.CPUs, TripUS: float64(host.Trip) / float64(time.Microsecond)}
+		if p := h.parts[i]; p.isLost() {
+			at := p.lostAt.Seconds()
+			is.LostSeconds, is.Lost = &at, p.reason.Error()
+		}
+		all = append(all, is)
 	}
 	return all
 }
@@ -136,14 +155,46 @@ func (h *head) between(spec *topology.Link) *[2]string {
 	return &[2]string{h.at[spec.Endpoints[0].Node].Name, h.at[spec.Endpoints[1].Node].Name}
 }
 
-// each asks parts at once. An error has the name of its host.
+// each asks parts at once. An error has the name of its host. Those that are lost are left out, before and amid.
 func (h *head) each(ctx context.Context, parts []*farPart, ask func(context.Context, *farPart) error) error {
 	return parallel(ctx, len(parts), len(parts), func(ctx context.Context, i int) error {
-		if err := ask(ctx, parts[i]); err != nil {
-			return fmt.Errorf("host %s: %w", parts[i].Name, err)
+		p := parts[i]
+		if p.isLost() {
+			return nil
 		}
-		return nil
+		switch err := ask(ctx, p); {
+		case err == nil, h.wentWith(ctx, p, err):
+			return nil
+		default:
+			return fmt.Errorf("host %s: %w", p.Name, err)
+		}
 	})
+}
+
+func (p *farPart) isLost() bool { return isClosed(p.lost) }
+
+// wentWith reports whether an error is that the part was lost, which the core knows by then.
+func (h *head) wentWith(ctx context.Context, p *farPart, err error) bool {
+	if !h.goesOn || !errors.Is(err, control.ErrClosed) {
+		return p.isLost()
+	}
+	select {
+	case <-p.lost:
+		return true
+	case <-ctx.Done():
+	case <-time.After(goneTime): // one process behind the part has ended, not the part
+	}
+	return false
+}
+
+// failedWith reports whether an engine has failed to answer since its host was lost.
+func (h *head) failedWith(ctx context.Context, engine *linkem.Engine, err error) bool {
+	for _, p := range h.parts {
+		if p.engine == engine {
+			return err != nil && h.wentWith(ctx, p, err)
+		}
+	}
+	return false
 }
 
 // ofLink returns the parts that have ends of a link, in the order of the hosts.
@@ -208,10 +259,16 @@ func (h *head) action(_ *topology.Topology, a core.Action) func() core.Done {
 		if _, ok := a.(core.BeginLinks); ok && err == nil {
 			err = h.beginLinks()
 		}
+		if p := parts[0]; err == nil && len(parts) == 1 && p.isLost() && !ofLinks(a) {
+			err = p.reason // which nobody else makes up for
+		}
 		all.Err = err
 		return all
 	}
 }
+
+// ofLinks reports whether an action is one of a link, which is as it is to be where there is no interface.
+func ofLinks(a core.Action) bool { return reflect.ValueOf(a).FieldByName("Link").IsValid() }
 
 // start has a part start an agent. Its life is known before: the agent may end at once.
 func (h *head) start(a core.StartAgent, o order) core.Done {
@@ -234,6 +291,7 @@ func (h *head) start(a core.StartAgent, o order) core.Done {
 		h.mu.Lock()
 		h.lives[a.Node] = before
 		h.mu.Unlock()
+		h.wentWith(context.Background(), p, err)
 		return core.Done{Err: fmt.Errorf("host %s: %w", p.Name, err)}
 	}
 	l.hostPID.Store(int64(is.PID))
@@ -292,7 +350,7 @@ func (h *head) carried(*topology.Topology) (map[int]carried, error) {
 // engines returns those that parts may have started.
 func (h *head) engines() (all []*linkem.Engine) {
 	for _, p := range h.parts {
-		if p.busy.Load() {
+		if p.busy.Load() && !p.isLost() {
 			all = append(all, p.engine)
 		}
 	}
@@ -306,6 +364,9 @@ func (h *head) startEngines() ([]*linkem.Engine, error) {
 	}
 	return h.engines(), nil
 }
+
+// trunkEnds is more than the ends of trunks that a part can tell of before watch takes them.
+const trunkEnds = 1024
 
 // requests answers the part at a host.
 func (h *head) requests(host *hosts.Host) control.Handler {
@@ -322,8 +383,8 @@ func (h *head) requests(host *hosts.Host) control.Handler {
 	})
 	noticeTrunk.Handle(mux, func(_ context.Context, _ *control.Request, of trunkEnd) error {
 		select {
-		case h.cut <- control.Errorf(control.Failed, "host %s: its links to %s have ended: %s", host.Name, of.Host, of.Reason):
-		default: // another was first
+		case h.cut <- cut{[2]string{host.Name, of.Host}, control.Errorf(control.Failed, "host %s: its links to %s have ended: %s", host.Name, of.Host, of.Reason)}:
+		default: // many were before, of which one ends the lab
 		}
 		return nil
 	})
@@ -349,21 +410,56 @@ func (h *head) requests(host *hosts.Host) control.Handler {
 	return mux.Serve
 }
 
-// goneTime is the time in which a head knows of a host that is gone, which ends the trunks to it at once.
+// goneTime is the time in which a head knows of a host that is gone, which ends the trunks to it and its processes at once.
 const goneTime = 5 * time.Second
 
-// watch ends the lab when a host is gone, or does not reach another.
+// watch tells the core of hosts that are gone, and ends the lab when two that are there do not reach each other.
 func (h *head) watch() {
-	var err error
-	select {
-	case err = <-h.hosts.Lost():
-	case err = <-h.cut:
+	var cuts []cut // whose cause may be the loss of a host
+	var late <-chan time.Time
+	for {
 		select {
-		case err = <-h.hosts.Lost(): // the cause
-		case <-time.After(goneTime):
+		case l := <-h.hosts.Lost():
+			if l.Host == nil {
+				h.die(control.AsError(l.Err))
+				return
+			}
+			h.loseHost(l)
+			cuts = slices.DeleteFunc(cuts, h.explained)
+		case c := <-h.cut:
+			if !h.explained(c) {
+				cuts = append(cuts, c)
+				late = time.After(goneTime)
+			}
+		case <-late:
+			if len(cuts) > 0 {
+				h.die(control.AsError(cuts[0].err))
+				return
+			}
 		}
 	}
-	h.die(control.AsError(err))
+}
+
+// explained reports whether one of the hosts of a cut is lost.
+func (h *head) explained(c cut) bool {
+	return slices.ContainsFunc(h.parts, func(p *farPart) bool { return p.isLost() && slices.Contains(c.hosts[:], p.Name) })
+}
+
+// loseHost has the core decide on the loss of a host.
+func (h *head) loseHost(l hosts.Loss) {
+	e := core.HostLost{Host: l.Host.Name, Reason: l.Err}
+	for name, p := range h.at {
+		if p.Host == l.Host {
+			e.Nodes = append(e.Nodes, name)
+		}
+	}
+	for _, p := range h.parts {
+		if p.Host == l.Host {
+			p.reason, p.lostAt = l.Err, h.since()
+			defer close(p.lost) // actions of the loss are for those that are left
+		}
+	}
+	h.lose(e)
 }
 
 // errAcrossHosts is the error of a request for what a lab over several hosts does not do.

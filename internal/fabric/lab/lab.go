@@ -137,7 +137,7 @@ func Start(ctx context.Context, topo *topology.Topology, options Options) (*Lab,
 	}
 	l := newLab(p)
 	l.owner, l.events = true, options.Events
-	logFile, err := l.launch(ctx, len(topo.Captures) > 0, over)
+	logFile, err := l.launch(ctx, len(topo.Captures) > 0, over, topo.Continues())
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +180,7 @@ func Start(ctx context.Context, topo *topology.Topology, options Options) (*Lab,
 
 // launch starts the guardian, and through it the supervisor, and if need be the
 // recorder. The log is open for reading when it returns.
-func (l *Lab) launch(ctx context.Context, records bool, hosts string) (logFile *os.File, err error) {
+func (l *Lab) launch(ctx context.Context, records bool, hosts string, continues bool) (logFile *os.File, err error) {
 	listener, err := l.place.bind()
 	if err != nil {
 		return nil, err
@@ -218,6 +218,9 @@ func (l *Lab) launch(ctx context.Context, records bool, hosts string) (logFile *
 	guardian := childCommand(guardianName, l.place.name, logFile, theirs, listener, locked)
 	if hosts != "" {
 		guardian.Env = append(os.Environ(), hostsVariable+"="+hosts) // srun and ssh need what the caller has
+		if continues {
+			guardian.Env = append(guardian.Env, continuesVariable+"=1")
+		}
 	}
 	guardian.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // out of the reach of the terminal's signals
 	if records {

@@ -43,15 +43,11 @@ func (a *linkAPI) linkFigures(ctx context.Context, topo *topology.Topology, stat
 
 // measure adds what the link engine knows of links, or since it last began anew.
 func (a *linkAPI) measure(ctx context.Context, topo *topology.Topology, states []core.LinkStatus, links []report.Link, since bool) error {
-	engines := a.machines.engines()
-	if engines == nil {
-		return nil
-	}
 	tolerances := make(map[string]topology.Tolerance, len(states))
 	for i := range topo.Links {
 		tolerances[topo.Links[i].Endpoints[0].String()] = linkreport.Tolerance(&topo.Links[i])
 	}
-	all, err := ofEngines(ctx, engines, func(ctx context.Context, engine *linkem.Engine) (map[string][2]linkstats.Statistics, error) {
+	all, err := ofEngines(ctx, a.machines, func(ctx context.Context, engine *linkem.Engine) (map[string][2]linkstats.Statistics, error) {
 		if since {
 			return engine.MeasureSince(ctx, tolerances)
 		}

@@ -35,6 +35,8 @@ type machines interface {
 	carried(topo *topology.Topology) (map[int]carried, error)
 	// engines returns the link engines that there are.
 	engines() []*linkem.Engine
+	// failedWith reports whether an engine has given that error since its host is lost, from a lab that goes on.
+	failedWith(ctx context.Context, engine *linkem.Engine, err error) bool
 	// report returns the hosts, and between those of a link from one to another. They are nil of this machine.
 	report() []report.RunHost
 	between(*topology.Link) *[2]string
@@ -159,6 +161,8 @@ func (m *machine) engines() []*linkem.Engine {
 	}
 	return nil
 }
+
+func (m *machine) failedWith(context.Context, *linkem.Engine, error) bool { return false }
 
 func (m *machine) report() []report.RunHost          { return nil }
 func (m *machine) between(*topology.Link) *[2]string { return nil }

@@ -140,6 +140,9 @@ func (a *linkAPI) observeLinks(ctx context.Context, v *view) error {
 	}
 	for _, engine := range a.machines.engines() {
 		answer, err := engine.Observe(ctx, v.bounds, v.engines[engine])
+		if a.machines.failedWith(ctx, engine, err) {
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("engine: %w", err)
 		}

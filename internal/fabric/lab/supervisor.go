@@ -114,7 +114,8 @@ func supervise(name string) error {
 
 // becomeHead has the lab's nodes be at several hosts.
 func (s *Supervisor) becomeHead(listener, launch *os.File) (err error) {
-	s.head = &head{ended: s.agentEnded, qpError: s.publishQPError, publish: s.Publish, die: s.end, lives: map[string]*life{}, cut: make(chan error, 1)}
+	s.head = &head{ended: s.agentEnded, qpError: s.publishQPError, publish: s.Publish, die: s.end, lives: map[string]*life{}, cut: make(chan cut, trunkEnds)}
+	s.head.lose, s.head.since = s.hostLost, s.fabricTime
 	s.head.hosts, err = hosts.FromFiles(listener, launch, s.head.requests)
 	s.machines = s.head
 	s.decisions.start, s.decisions.apart = s.head.startEngines, true

@@ -82,6 +82,10 @@ type RunHost struct {
 	TripUS        float64  `json:"trip_us"`
 	OffsetUS      *float64 `json:"clock_offset_us"`
 	OffsetErrorUS *float64 `json:"clock_offset_error_us"`
+	// LostSeconds is the time since all nodes were ready at which a lab that goes on has lost the host, and Lost says why; absent if it
+	// is there.
+	LostSeconds *float64 `json:"lost_at_seconds,omitempty"`
+	Lost        string   `json:"lost,omitempty"`
 }
 
 // A NodeState is a node's name and state.

@@ -33,7 +33,7 @@ const (
 type Difference struct {
 	Nodes []Node `json:"nodes"` // those removed, then the others in the order of the new topology
 	Links []Link `json:"links"` // likewise
-	// Plans names the changed parts that neither make nodes nor links: "labels", "convergence", "workloads",
+	// Plans names the changed parts that neither make nodes nor links: "labels", "hosts", "convergence", "workloads",
 	// "timeline", "checks" and "capture". A lab that is up runs none of them, but records
 	// captures.
 	Plans []string `json:"plans"`

@@ -154,6 +154,7 @@ func plans(was, is *topology.Topology) []string {
 		differ bool
 	}{
 		{"labels", relabelled(was.Labels, is.Labels)},
+		{"hosts", was.OnLoss != is.OnLoss},
 		{"convergence", was.Convergence != is.Convergence},
 		{"workloads", !same(workloads(was), workloads(is))},
 		{"timeline", !same(events(was), events(is)) || !same(chaos(was), chaos(is))},
