@@ -16,8 +16,15 @@ import (
 
 // TestLocal: workers come in order with what their hosts have, and requests pass between head and parts both ways.
 func TestLocal(t *testing.T) {
+	var machine unix.Sysinfo_t
+	if err := unix.Sysinfo(&machine); err != nil {
+		t.Fatal(err)
+	}
 	h, found, all := come(t, Spec{Kind: Local, Count: 3})
 	for i, host := range found {
+		if whole := machine.Totalram * uint64(machine.Unit); host.Memory > whole/3 {
+			t.Errorf("host %s may have %d bytes of the %d that three share", host.Name, host.Memory, whole)
+		}
 		name := fmt.Sprintf("host%d", i+1)
 		if host.Name != name || host.Index != i || host.Address != "127.0.0.1" || host.CPUs != cpus() || host.Memory == 0 || host.Trip <= 0 {
 			t.Errorf("%+v", host)

@@ -61,7 +61,7 @@ type Launch struct {
 // A plan says how the workers of a Spec are started.
 type plan struct {
 	names    []string // of the hosts, in order; none if they are not known before
-	loopback bool     // all of them are on this machine
+	loopback bool     // all of them are on this machine, and share its memory
 	waits    bool     // see settings
 	commands []command
 	giveBack []string // a command that gives back what was allocated; none if nothing was
@@ -227,6 +227,9 @@ func (l *Launch) assignment(index int) assignment {
 	a := assignment{Addresses: l.settings.Addresses, Credentials: l.settings.Credentials}
 	if index >= 0 {
 		a.Name, a.Index, a.Count = l.plan.names[index], index, len(l.plan.names)
+		if l.plan.loopback {
+			a.Sharers = len(l.plan.names)
+		}
 	}
 	return a
 }

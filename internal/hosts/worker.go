@@ -41,6 +41,8 @@ type assignment struct {
 	Name  string
 	Index int
 	Count int // of hosts; 0 if Slurm says so
+	// Sharers are the workers on this machine, each of which may have the same part of its memory; 0: this one alone.
+	Sharers int
 }
 
 // readAssignment returns that of this process.
@@ -108,7 +110,7 @@ func Work(start func(lab, host string, control *os.File) (*exec.Cmd, error)) err
 	ctx, cancel := context.WithTimeout(context.Background(), comeTime)
 	defer cancel()
 	answer, err := methodHello.Call(ctx, w.head, hello{
-		Name: w.Name, Index: w.Index, Count: w.Count, Build: build(), CPUs: cpus(), Memory: simulate.Available(),
+		Name: w.Name, Index: w.Index, Count: w.Count, Build: build(), CPUs: cpus(), Memory: simulate.Available() / uint64(max(w.Sharers, 1)),
 	})
 	if err != nil {
 		return fmt.Errorf("host %s: %w", w.Name, err)
