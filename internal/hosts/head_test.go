@@ -63,6 +63,7 @@ func TestLoss(t *testing.T) {
 			}
 		}, "host host2 is gone: its part has ended"},
 		{"the worker is told to end", func(t *testing.T, _ *Host, w who) { kill(t, w.Worker, unix.SIGTERM) }, "host host2 is gone: its worker got SIGTERM"},
+		{"the part is stopped", func(t *testing.T, _ *Host, w who) { kill(t, w.Part, unix.SIGSTOP) }, "host host2 is gone: its part has not answered for 3s: its process was stopped"},
 		{"the worker is stopped", func(t *testing.T, _ *Host, w who) { kill(t, w.Worker, unix.SIGSTOP) },
 			"host host2 is gone: nothing was heard for 3s: its process was stopped, or the network between is gone"},
 	} {

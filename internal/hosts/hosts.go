@@ -34,6 +34,9 @@ type Host struct {
 // PartTrunk gives a part the sockets of a trunk to another host, by its name: a stream and one of datagrams.
 var PartTrunk = control.NewProcedure[string]("part-trunk").WithFiles(2, 2)
 
+// PartAlive is answered by a part that is not stopped.
+var PartAlive = control.NewProcedure[control.None]("part-alive")
+
 // prefix begins the names of all that head and worker ask each other. Anything else is for the part, or from it.
 const prefix = "worker-"
 

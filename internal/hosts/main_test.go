@@ -86,6 +86,7 @@ func bePart() error {
 		os.Exit(code)
 		return nil
 	})
+	PartAlive.Handle(mux, func(context.Context, *control.Request, control.None) error { return nil })
 	PartTrunk.Handle(mux, takeTrunk)
 	methodSpeak.Handle(mux, speakOverTrunk)
 	unix.CloseOnExec(3)

@@ -130,6 +130,10 @@ func Work(start func(lab, host string, control *os.File) (*exec.Cmd, error)) err
 	over := make(chan error, 1)
 	go func() { over <- cmd.Wait() }()
 	reason := w.follow(over, signals)
+	if errors.Is(reason, partStopped{}) {
+		// It fails if the part has ended just now.
+		_ = cmd.Process.Kill()
+	}
 	w.endPart(cmd, over)
 	if reason == nil {
 		return nil
@@ -141,6 +145,8 @@ func Work(start func(lab, host string, control *os.File) (*exec.Cmd, error)) err
 func (w *worker) follow(over chan error, signals <-chan os.Signal) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	stopped := make(chan struct{})
+	go w.watchPart(ctx, stopped)
 	ready := make(chan error, 1)
 	go func() { ready <- methodReady.Call(ctx, w.head, nil) }()
 	for {
@@ -155,6 +161,8 @@ func (w *worker) follow(over chan error, signals <-chan os.Signal) error {
 				return errors.New("its part has ended")
 			}
 			return fmt.Errorf("its part has ended: %w", err)
+		case <-stopped:
+			return partStopped{}
 		case s := <-signals:
 			return fmt.Errorf("its worker got %s", unix.SignalName(s.(unix.Signal)))
 		case <-w.told:
@@ -167,6 +175,33 @@ func (w *worker) follow(over chan error, signals <-chan os.Signal) error {
 			}
 			reason, _ := w.pulse.reason()
 			return fmt.Errorf("the head of the lab is gone: %s", reason)
+		}
+	}
+}
+
+// A partStopped is the end of a host whose part does not answer.
+type partStopped struct{}
+
+func (partStopped) Error() string {
+	return fmt.Sprintf("its part has not answered for %v: its process was stopped", silenceLimit)
+}
+
+// watchPart asks the part for signs of life until ctx ends, and closes stopped if none comes.
+func (w *worker) watchPart(ctx context.Context, stopped chan struct{}) {
+	tick := time.NewTicker(beatInterval)
+	defer tick.Stop()
+	for {
+		within, cancel := context.WithTimeout(ctx, silenceLimit)
+		err := PartAlive.Call(within, w.part, nil)
+		cancel()
+		if errors.Is(err, context.DeadlineExceeded) {
+			close(stopped)
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
 		}
 	}
 }

@@ -241,6 +241,7 @@ func (p *part) requests() *control.Mux {
 	})
 	methodCapture.Handle(mux, p.capture)
 	methodProbe.Handle(mux, p.probeLink)
+	hosts.PartAlive.Handle(mux, func(context.Context, *control.Request, control.None) error { return nil })
 	hosts.PartTrunk.Handle(mux, p.joinHost)
 	mux.Forward(p.find)
 	return mux
