@@ -38,6 +38,7 @@ type Head struct {
 	failure  error // the first
 	losing   bool  // the first is that of a host, and its text is being made
 	begun    bool  // all hosts have come
+	lossy    bool  // one of them is gone
 	ended    bool
 }
 
@@ -290,6 +291,7 @@ func (a *attachment) lose() {
 	h.mu.Lock()
 	h.attached = slices.DeleteFunc(h.attached, func(other *attachment) bool { return other == a })
 	host := a.host
+	h.lossy = h.lossy || host != nil && !h.ended
 	if host != nil && h.goesOn() {
 		reason, _ := a.pulse.reason()
 		a.leave(reason)
@@ -434,7 +436,7 @@ func measureTrip(ctx context.Context, c *control.Conn) (time.Duration, error) {
 func (h *Head) End() {
 	h.mu.Lock()
 	h.ended = true
-	attached := slices.Clone(h.attached)
+	attached, lossy := slices.Clone(h.attached), h.lossy
 	h.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), endTime)
 	defer cancel()
@@ -444,6 +446,12 @@ func (h *Head) End() {
 			// One that does not answer ends by the silence that follows.
 			_ = methodEnd.Call(ctx, a.conn, nil)
 			a.conn.Close()
+		})
+	}
+	if lossy {
+		told.Go(func() {
+			// A guardian that is gone has no launcher.
+			_ = methodLoss.Call(ctx, h.launch, nil)
 		})
 	}
 	told.Wait()

@@ -24,6 +24,8 @@ import (
 var (
 	methodLaunch = control.NewMethod[control.None, settings]("launch")
 	methodAwait  = control.NewProcedure[control.None]("await") // lasts as long as the launcher, and fails with the reason of its end
+	// methodLoss says that a host is gone without an end that its launcher would notice.
+	methodLoss = control.NewProcedure[control.None]("loss")
 )
 
 // settings tell a head of its hosts.
@@ -56,6 +58,7 @@ type Launch struct {
 	running []*exec.Cmd
 	reason  error // of over
 	ending  bool  // what the launcher says is no news any more
+	lossy   bool  // a process of the launcher's may wait for a host that is gone
 }
 
 // A plan says how the workers of a Spec are started.
@@ -108,6 +111,12 @@ func NewLaunch(spec Spec, lab string, log io.Writer) (_ *Launch, err error) {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+	})
+	methodLoss.Handle(mux, func(context.Context, *control.Request, control.None) error {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.lossy = true
+		return nil
 	})
 	if l.conn, l.theirs, err = control.Pair(mux.Serve); err != nil {
 		l.listener.Close()
@@ -317,6 +326,10 @@ func (l *Launch) End() {
 	l.conn.Close()
 	l.mu.Lock()
 	l.ending = true
+	patience := silenceLimit + endTime // by then a worker has noticed
+	if l.lossy && !l.plan.loopback {
+		patience = lossPatience // the workers that are there were told, and end without their launcher, too
+	}
 	l.mu.Unlock()
 	l.begin.Do(func() {}) // nothing is started from now on
 	gone := make(chan struct{})
@@ -328,12 +341,16 @@ func (l *Launch) End() {
 		select {
 		case <-gone:
 			return
-		case <-time.After(silenceLimit + endTime): // by then a worker has noticed
+		case <-time.After(patience):
 			l.stop(s)
 		}
 	}
 	<-gone
 }
+
+// lossPatience is the time that srun or ssh is given to end after a host is gone, and again after it was told to. Either may wait
+// for that host for minutes.
+const lossPatience = 200 * time.Millisecond
 
 // plan says how the workers are started.
 func (s Spec) plan(lab string) (plan, error) {
