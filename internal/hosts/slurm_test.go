@@ -97,7 +97,13 @@ type run struct {
 // started starts a guardian, by salloc if before says so, and returns when all hosts have come.
 func (c *cluster) started(t *testing.T, hosts string, before ...string) *run {
 	t.Helper()
-	r := &run{cluster: c, token: "NDKLAB_TEST_TOKEN=" + filepath.Base(c.dir) + strings.ReplaceAll(t.Name(), "/", "-")}
+	return c.startedAs(t, "NDKLAB_TEST_TOKEN="+filepath.Base(c.dir)+strings.ReplaceAll(t.Name(), "/", "-"), hosts, before...)
+}
+
+// startedAs is started with a token.
+func (c *cluster) startedAs(t *testing.T, token, hosts string, before ...string) *run {
+	t.Helper()
+	r := &run{cluster: c, token: token}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +163,7 @@ func (r *run) processes(t *testing.T, role string) (pids []int) {
 
 // role returns what a process is by its arguments.
 func (r *run) role(args []string) string {
-	if name := filepath.Base(args[0]); name == "srun" || len(args) == 1 || args[1] != workerCommand {
+	if name := filepath.Base(args[0]); name == "srun" || name == "ssh" || len(args) == 1 || args[1] != workerCommand {
 		return name
 	}
 	return workerCommand
