@@ -40,6 +40,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/provider"
 )
 
@@ -58,6 +59,10 @@ type Config struct {
 	// caller's, and have the receive buffers they have. If nil, Open makes
 	// sockets, and fails if the addresses are in use.
 	Sockets []*os.File
+	// Bound, one for each of Addresses, are what Bind has returned for them: Open takes these
+	// sockets instead of making some, with all that has arrived there since. They are
+	// duplicated, and stay the caller's.
+	Bound []*os.File
 	// Spare, with Sockets, are what Spare has made for Addresses: the Carrier takes the
 	// other sockets that it needs from there. They are duplicated, and stay the caller's.
 	// If nil, Open makes them, in the network namespace of the calling thread, which must
@@ -136,6 +141,9 @@ func Open(cfg Config) (*Carrier, error) {
 	if cfg.Sockets != nil && len(cfg.Sockets) != len(cfg.Addresses) {
 		return nil, fmt.Errorf("udp carrier: %d sockets for %d addresses", len(cfg.Sockets), len(cfg.Addresses))
 	}
+	if cfg.Bound != nil && (cfg.Sockets != nil || len(cfg.Bound) != len(cfg.Addresses)) {
+		return nil, fmt.Errorf("udp carrier: %d bound sockets for %d addresses, expected one for each and no share", len(cfg.Bound), len(cfg.Addresses))
+	}
 	if cfg.Spare != nil && len(cfg.Spare) != len(cfg.Addresses)*spareSockets {
 		return nil, fmt.Errorf("udp carrier: %d spare sockets for %d addresses", len(cfg.Spare), len(cfg.Addresses))
 	}
@@ -175,6 +183,26 @@ func Open(cfg Config) (*Carrier, error) {
 	return c, nil
 }
 
+// Bind makes the sockets that receive at addresses, in their order, in the network namespace of the
+// calling thread, for an Open somewhere else (Config.Bound). What arrives waits in the sockets, which
+// are the caller's. receiveBuffer is as in a Config.
+func Bind(addresses []netip.Addr, receiveBuffer int) (bound []*os.File, err error) {
+	if receiveBuffer == 0 {
+		receiveBuffer = Memory(provider.DefaultReceiveBuffer)
+	}
+	for _, local := range addresses {
+		fd, err := openGroup(local, receiveBuffer)
+		if err != nil {
+			for _, f := range bound {
+				err = errors.Join(err, f.Close())
+			}
+			return nil, fmt.Errorf("udp carrier: address %v: %w", local, err)
+		}
+		bound = append(bound, os.NewFile(uintptr(fd), netip.AddrPortFrom(local, roce.Port).String()))
+	}
+	return bound, nil
+}
+
 // open opens the sockets of the i-th address.
 func (c *Carrier) open(cfg *Config, i int) error {
 	local := cfg.Addresses[i]
@@ -189,9 +217,12 @@ func (c *Carrier) open(cfg *Config, i int) error {
 	}
 	var fd int
 	var err error
-	if c.adopted {
+	switch {
+	case c.adopted:
 		fd, err = duplicateChecked(local, cfg.Sockets[i])
-	} else {
+	case cfg.Bound != nil:
+		fd, err = duplicateChecked(local, cfg.Bound[i])
+	default:
 		fd, err = openGroup(local, cfg.ReceiveBuffer)
 	}
 	if err != nil {

@@ -443,3 +443,35 @@ func TestMoved(t *testing.T) {
 		t.Errorf("%d packets of junk", n)
 	}
 }
+
+// TestBound opens a carrier on sockets that were bound before: it receives what has arrived at them
+// meanwhile.
+func TestBound(t *testing.T) {
+	addresses := []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.3")}
+	bound, err := Bind(addresses, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := open(t, "127.0.0.2")
+	flow := roce.Flow{Local: from.Addresses()[0], Remote: addresses[1], SourcePort: from.SourcePort(from.Addresses()[0], 1)}
+	packets := []roce.Packet{acknowledgement(7)}
+	mustSend(t, from, flow, packets)
+	to, err := Open(Config{Addresses: addresses, Bound: bound})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeLater(t, to)
+	for _, f := range bound {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	arrived := newCollector()
+	to.Listen(arrived)
+	if d := diff(wants(t, flow, packets), arrived.take(t, 1)); d != "" {
+		t.Errorf("want (-), got (+):\n%s", d)
+	}
+	if _, err := Open(Config{Addresses: addresses, Bound: bound[:1]}); err == nil {
+		t.Error("one socket was taken for two addresses")
+	}
+}
