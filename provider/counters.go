@@ -3,6 +3,7 @@ package provider
 import (
 	"maps"
 
+	"github.com/ndklab/ndklab/internal/provider/gsi"
 	"github.com/ndklab/ndklab/internal/provider/sharing"
 	"github.com/ndklab/ndklab/internal/provider/transport"
 )
@@ -89,7 +90,17 @@ func (m *Miniport) SendRates() []SendRate { return m.transport.SendRates() }
 // all queue pairs of this process since the device was started, and the carrier's
 // own.
 func (m *Miniport) TransportCounters() map[string]uint64 {
-	sum := m.transport.Counters()
+	return transportCounters(m.transport, m.manager, m.carrier)
+}
+
+// NoTransportCounters returns what TransportCounters are of an adapter that has done nothing and has no congestion control,
+// with a carrier that has done nothing, either.
+func NoTransportCounters(carrier Carrier) map[string]uint64 {
+	return transportCounters(new(transport.Device), new(gsi.Manager), carrier)
+}
+
+func transportCounters(device *transport.Device, manager *gsi.Manager, carrier Carrier) map[string]uint64 {
+	sum := device.Counters()
 	named := map[string]uint64{
 		"packets_sent": sum.Sent, "packets_received": sum.Received, "retransmitted": sum.Retransmitted,
 		"spurious_retransmissions": sum.Spurious,
@@ -98,12 +109,12 @@ func (m *Miniport) TransportCounters() map[string]uint64 {
 		"rnr_naks_sent": sum.RNRsSent, "rnr_naks_received": sum.RNRsReceived,
 		"timeouts":  sum.Timeouts,
 		"acks_sent": sum.AcknowledgementsSent, "acks_received": sum.AcknowledgementsReceived,
-		"unknown_qp":    m.transport.UnknownQP.Load(),
-		"misdirected":   m.transport.Misdirected.Load() + m.manager.Foreign.Load() + m.manager.Strays.Load(),
-		"cnps_received": m.transport.CNPs.Load(),
-		"early_dropped": sum.EarlyDropped, "bad_length": sum.BadLengths + m.manager.BadLength.Load(),
+		"unknown_qp":    device.UnknownQP.Load(),
+		"misdirected":   device.Misdirected.Load() + manager.Foreign.Load() + manager.Strays.Load(),
+		"cnps_received": device.CNPs.Load(),
+		"early_dropped": sum.EarlyDropped, "bad_length": sum.BadLengths + manager.BadLength.Load(),
 	}
-	maps.Copy(named, m.transport.CongestionCounters(&sum))
-	maps.Copy(named, m.carrier.Counters())
+	maps.Copy(named, device.CongestionCounters(&sum))
+	maps.Copy(named, carrier.Counters())
 	return named
 }

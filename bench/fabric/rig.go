@@ -126,7 +126,7 @@ func newRig(ctx context.Context) (_ *rig, err error) {
 		if r.ends[i], err = startEnd(ctx, i); err != nil {
 			return nil, err
 		}
-		ends[i] = link.End{PID: r.ends[i].Process.Pid, Interface: iface}
+		ends[i] = link.End{Network: link.NetworkOf(r.ends[i].Process.Pid), Interface: iface}
 	}
 	if err := r.network.Make(0, mtu, ends); err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func newRig(ctx context.Context) (_ *rig, err error) {
 		if err := r.ends[i].configure(); err != nil {
 			return nil, err
 		}
-		ns, err := netns.GetFromPath(fmt.Sprintf("/proc/%d/ns/net", ends[i].PID))
+		ns, err := netns.GetFromPath(fmt.Sprintf("/proc/%d/ns/net", r.ends[i].Process.Pid))
 		if err != nil {
 			return nil, err
 		}

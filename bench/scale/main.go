@@ -1,5 +1,5 @@
 // Command scale measures what labs cost as they grow: how long a ring of so many
-// hosts takes to come up, every agent ready with its adapter open and every link with
+// hosts takes to come up, every node ready, those of small labs with an agent, and every link with
 // its middle, and to go down; how much processor time that is; and what an idle node
 // takes of memory and processor time. Then a ring of hosts each connects to the next
 // and exchanges verified messages. Mininet's bare hosts are measured beside it where

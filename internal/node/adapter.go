@@ -33,16 +33,17 @@ const pacingBurst = 32 << 10
 const wakeTime = 100 * time.Microsecond
 
 // startAdapter starts the node's adapter, at all its addresses, and shares it
-// with the programs that run in the node. qpError is told of queue pairs in error.
-func startAdapter(params *upParams, c clock.Clock, qpError func(provider.QPError), changed func()) (*lease.Server, error) {
-	var set topology.Adapter
-	if params.Adapter != nil {
-		if err := json.Unmarshal(params.Adapter, &set); err != nil {
-			return nil, fmt.Errorf("adapter: %w", err)
-		}
+// with the programs that run in the node. bound are the sockets at which it receives, if they
+// were made before (bind). qpError is told of queue pairs in error.
+func startAdapter(params *upParams, bound []*os.File, c clock.Clock, qpError func(provider.QPError), changed func()) (*lease.Server, error) {
+	settings, err := params.settings()
+	if err != nil {
+		return nil, err
 	}
-	settings := adapter.Config(&set)
 	sockets := udp.Config{Lazy: true, Moved: changed, ReceiveBuffer: udp.Memory(int(settings.ReceiveBuffer))}
+	if len(bound) > 0 {
+		sockets.Bound = bound
+	}
 	for _, a := range params.Addresses {
 		sockets.Addresses = append(sockets.Addresses, a.Address)
 		sockets.Interfaces = append(sockets.Interfaces, a.Interface)
@@ -64,6 +65,30 @@ func startAdapter(params *upParams, c clock.Clock, qpError func(provider.QPError
 	}
 	server.Notify(changed)
 	return server, nil
+}
+
+// settings returns those of the adapter.
+func (p *upParams) settings() (provider.Config, error) {
+	var set topology.Adapter
+	if p.Adapter != nil {
+		if err := json.Unmarshal(p.Adapter, &set); err != nil {
+			return provider.Config{}, fmt.Errorf("adapter: %w", err)
+		}
+	}
+	return adapter.Config(&set), nil
+}
+
+// bind makes the sockets at which the adapter receives, in the network namespace of the calling thread.
+func (p *upParams) bind() ([]*os.File, error) {
+	settings, err := p.settings()
+	if err != nil {
+		return nil, err
+	}
+	var local []netip.Addr
+	for _, a := range p.Addresses {
+		local = append(local, a.Address)
+	}
+	return udp.Bind(local, udp.Memory(int(settings.ReceiveBuffer)))
 }
 
 // obeyPauses has an adapter obey its switch.

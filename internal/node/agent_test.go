@@ -79,9 +79,14 @@ func TestAgentFiles(t *testing.T) {
 		return len(entries)
 	}
 	log := newLog(t)
+	shared := new(Machine)
+	if err := shared.openProc(); err != nil { // which it keeps
+		t.Fatal(err)
+	}
+	shared.written = 1
 	before := count()
 	for range 3 {
-		a, err := Start(Config{Lab: "l", Name: "n"}, nil, log.File)
+		a, err := Start(Config{Lab: "l", Name: "n", Machine: shared}, nil, log.File)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -379,11 +384,12 @@ func TestUpAwaitsRoutes(t *testing.T) {
 // handleIn is a netlink socket in the agent's network namespace.
 func handleIn(t *testing.T, a *Agent) *netlink.Handle {
 	t.Helper()
-	ns, err := netns.GetFromPid(a.PID())
+	network, err := a.Network()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ns.Close()
+	ns := netns.NsHandle(network.Fd())
+	defer network.Close()
 	h, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
 	if err != nil {
 		t.Fatal(err)
@@ -396,11 +402,12 @@ func handleIn(t *testing.T, a *Agent) *netlink.Handle {
 // makes the link-local one when it has seen that the peer is up.
 func awaitAddresses(t *testing.T, a *Agent, h *netlink.Handle, link netlink.Link, count int) []netlink.Addr {
 	t.Helper()
-	ns, err := netns.GetFromPid(a.PID())
+	network, err := a.Network()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ns.Close()
+	ns := netns.NsHandle(network.Fd())
+	defer network.Close()
 	changes, done := make(chan netlink.AddrUpdate, 16), make(chan struct{})
 	defer close(done)
 	if err := netlink.AddrSubscribeAt(ns, changes, done); err != nil {

@@ -98,12 +98,18 @@ func (a *activity) noting(handle control.Handler) control.Handler {
 
 // An observer remembers, for the supervisor, what an agent has answered.
 type observer struct {
+	mu sync.Mutex // guards what follows
 	*changes
 	patience time.Duration // of its agent
+	last     Observation
+	asked    time.Time
+}
 
-	mu    sync.Mutex // guards what follows
-	last  Observation
-	asked time.Time
+// begin has the observer observe an agent, which has just been started.
+func (o *observer) begin(c *changes, patience time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.changes, o.patience = c, patience
 }
 
 // unchanged returns the last answer if the agent would give it again.

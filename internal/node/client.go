@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 
 	"github.com/ndklab/ndklab/internal/control"
@@ -18,6 +19,9 @@ type Client struct {
 	commands  commands // that Exec runs
 	// prepare has the agent ready for a command, which it completes. It is nil where Agent.Requests does that.
 	prepare func(context.Context, *Command) error
+	// idleAnswer returns what Observe finds of a node without a process; nil: the node has one. It is nil where Agent.Requests
+	// answers.
+	idleAnswer func() *Observation
 	// observer has what Observe was answered. It is nil where Agent.Requests answers, whose agent has one.
 	observer *observer
 }
@@ -65,12 +69,30 @@ func (a *Agent) Requests(tell control.Caller) *control.Mux {
 		o, err := a.Observe(ctx, bounds)
 		return o, unnamed(err)
 	})
-	mux.Rest(func(ctx context.Context, r *control.Request) (any, error) { return control.Relay(ctx, r, a.control) })
+	methodCounters.Handle(&mux, func(ctx context.Context, _ *control.Request, _ control.None) (Counters, error) {
+		counters, err := a.Counters(ctx)
+		return counters, unnamed(err)
+	})
+	mux.Rest(func(ctx context.Context, r *control.Request) (any, error) {
+		conn, err := a.begin()
+		if err != nil {
+			return nil, err
+		}
+		return control.Relay(ctx, r, conn)
+	})
 	return &mux
 }
 
 // Name returns the node's name.
 func (c *Client) Name() string { return c.node }
+
+// answerWithout returns what Observe finds of a node without a process; nil if that has to be asked.
+func (c *Client) answerWithout() *Observation {
+	if c.idleAnswer == nil {
+		return nil
+	}
+	return c.idleAnswer()
+}
 
 // named adds the node's name to an error.
 func (c *Client) named(err error) error {
@@ -96,5 +118,11 @@ func call[Params, Result any](ctx context.Context, c *Client, m control.Method[P
 
 // Counters reads the node's counters.
 func (c *Client) Counters(ctx context.Context) (Counters, error) {
+	if idle := c.answerWithout(); idle != nil {
+		if idle.InUse == nil {
+			return Counters{NDK: map[string]uint64{}, Transport: map[string]uint64{}}, nil
+		}
+		return Counters{NDK: maps.Clone(idle.NDK), Transport: maps.Clone(idle.Transport)}, nil
+	}
 	return call(ctx, c, methodCounters, nil)
 }

@@ -174,7 +174,7 @@ func (a *agent) bringUp(_ context.Context, r *control.Request, params upParams) 
 		return 0, nil
 	}
 	fabric := clock.Dilated(clock.Real(), params.Dilation) // which the adapter and the workloads live by
-	shared, err := startAdapter(&params, fabric, lease.NewErrorTeller(r.Conn).Tell, a.activity.note)
+	shared, err := startAdapter(&params, r.Files, fabric, lease.NewErrorTeller(r.Conn).Tell, a.activity.note)
 	if err != nil {
 		return 0, err
 	}

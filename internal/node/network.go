@@ -5,11 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/netip"
-	"os"
-	"runtime"
 	"slices"
 	"time"
 
@@ -23,74 +20,6 @@ import (
 // This file sets up a node's network, from the supervisor's side. An agent would do it for
 // the first time in its process, which takes longer.
 
-// openNetwork prepares the network namespace of a process for interfaces that are
-// made later, and returns a socket to configure them by.
-func openNetwork(p *process) (socket *rtnl.Socket, err error) {
-	inside := p.inNetwork(func() {
-		if err = disableDiscovery(); err == nil {
-			socket, err = rtnl.Open()
-		}
-	})
-	if inside != nil {
-		return nil, inside
-	}
-	return socket, err
-}
-
-// inNetwork calls f on a thread that is in the process's network namespace.
-func (p *process) inNetwork(f func()) error {
-	raw, err := p.fd.SyscallConn()
-	if err != nil {
-		return err
-	}
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		// Unless it is unlocked the thread ends with the goroutine.
-		own, err := os.Open("/proc/thread-self/ns/net")
-		if err != nil {
-			done <- err
-			return
-		}
-		defer own.Close()
-		e := raw.Control(func(fd uintptr) { err = unix.Setns(int(fd), unix.CLONE_NEWNET) })
-		if err = errors.Join(e, os.NewSyscallError("setns", err)); err == nil {
-			f()
-			if unix.Setns(int(own.Fd()), unix.CLONE_NEWNET) == nil {
-				runtime.UnlockOSThread()
-			}
-		}
-		done <- err
-	}()
-	return <-done
-}
-
-// disableDiscovery keeps the kernel from sending what no lab needs on the interfaces that
-// the namespace gets: duplicate address detection for the link-local address and router
-// solicitations. Both do no harm on the link, so a kernel without IPv6 and a read-only
-// /proc/sys, as containers have it, are no errors.
-//
-// It is done once for all interfaces: every namespace has files of the same names,
-// and the kernel goes through those of all to find one (fs/proc/proc_sysctl.c,
-// proc_sys_compare).
-func disableDiscovery() error {
-	dir, err := os.OpenRoot("/proc/sys/net/ipv6/conf/default")
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	for _, setting := range []string{"accept_dad", "accept_ra"} {
-		err := dir.WriteFile(setting, []byte("0"), 0)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.EROFS) && !errors.Is(err, fs.ErrPermission) {
-			return err
-		}
-	}
-	return nil
-}
-
 // configure sets up the loopback interface and the node's, which exist, and its
 // routes.
 func (a *Agent) configure(ctx context.Context, network *rtnl.Socket) error {
@@ -100,7 +29,7 @@ func (a *Agent) configure(ctx context.Context, network *rtnl.Socket) error {
 		return err
 	}
 	if settings := cfg.routing(); len(settings) > 0 {
-		inside := a.proc.inNetwork(func() {
+		inside := a.inNetwork(func() {
 			for _, s := range settings {
 				if err = s.apply(); err != nil {
 					return
@@ -121,7 +50,7 @@ func (a *Agent) configure(ctx context.Context, network *rtnl.Socket) error {
 	if err := cfg.awaitLocal(ctx, network, indices); err != nil || len(cfg.Routes) == 0 {
 		return err
 	}
-	inside := a.proc.inNetwork(func() {
+	inside := a.inNetwork(func() {
 		var h *netlink.Handle
 		if h, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
 			return

@@ -2,12 +2,13 @@
 // network, UTS, mount and PID namespaces of its own and in its own cgroup, and the
 // handle by which the lab's supervisor drives it.
 //
-// The supervisor calls Start, makes the node's links into the agent's network
-// namespace, and calls Agent.Up, upon which the agent configures its interfaces and
-// routes (routing.go) and starts the RDMA adapter, which a router has not. After that
+// The supervisor calls Start, makes the node's links into the node's network
+// namespace, and calls Agent.Up, which configures its interfaces and
+// routes (network.go, routing.go) and has the agent start the RDMA adapter, which a router has not. After that
 // it runs commands and workloads, tells what the adapter has counted and is, and
 // enables and disables it (ndis.go). The agent is the running binary started again;
-// its main function hands over to Main when IsAgent says so.
+// its main function hands over to Main when IsAgent says so. A node that is idle has
+// no agent until something is to run in it (idle.go).
 //
 // The agent is process 1 of the node's PID namespace: its end is the end of whatever
 // commands left running in the background, and none of these can end or even see
@@ -58,6 +59,15 @@ type Config struct {
 	// QPError is told of queue pairs in error in the node, at most 64 a second one by
 	// one, and must not wait for the node; nil tells nobody.
 	QPError func(provider.QPError) `json:"-"`
+
+	// Machine is what the node has in common with the supervisor's others; nil: nothing.
+	Machine *Machine `json:"-"`
+	// Idle has the node have no process before it needs one: it gets it by the first request about more than its network
+	// and its counters, by the first signal, or by the first packet for its adapter.
+	Idle bool `json:"-"`
+	// Began is told the process id of the agent, in the caller's PID namespace, when there is one. It is not to wait for the node;
+	// nil tells nobody.
+	Began func(pid int) `json:"-"`
 
 	// Variables and files that commands in the node find. They are sent to the agent
 	// when the first command is run.

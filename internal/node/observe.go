@@ -47,6 +47,9 @@ func (c *Client) Observe(ctx context.Context, bounds []int64) (Observation, erro
 // Observed returns what Observe would return at a time without asking the node, which is the last answer for as long as nothing
 // happens there. It has a Number then. Of an agent somewhere else it is not known.
 func (c *Client) Observed(now time.Time) (last Observation, ok bool) {
+	if idle := c.answerWithout(); idle != nil {
+		return *idle, true
+	}
 	if c.observer == nil {
 		return last, false
 	}

@@ -35,7 +35,7 @@ func (a *Agent) Pause(ctx context.Context) error {
 	}
 	// The thread that takes the signal has the others stop, and these answer meanwhile.
 	// However long that takes, the node is paused.
-	_ = until(ctx, stateChangeTime, a.proc.stoppedOrEnded)
+	_ = until(ctx, stateChangeTime, a.process().stoppedOrEnded)
 	return nil
 }
 

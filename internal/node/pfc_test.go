@@ -28,7 +28,7 @@ func newNeighbour(t *testing.T, at *Agent) *neighbour {
 		t.Fatal(err)
 	}
 	n := &neighbour{t: t, index: link.Attrs().Index}
-	if inside := at.proc.inNetwork(func() { n.socket, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0) }); inside != nil || err != nil {
+	if inside := at.inNetwork(func() { n.socket, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0) }); inside != nil || err != nil {
 		t.Fatal(inside, err)
 	}
 	t.Cleanup(func() { unix.Close(n.socket) })

@@ -107,6 +107,16 @@ func (p *process) stoppedOrEnded() bool {
 	return err != nil || waitErr == unix.ECHILD || info.Signo != 0 // once it is reaped, the file is closed
 }
 
+// network opens the process's network namespace.
+func (p *process) network() (*os.File, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reaped {
+		return nil, unix.ESRCH
+	}
+	return os.Open(fmt.Sprintf("/proc/%d/ns/net", p.pid))
+}
+
 // reap takes the exit status of a process that has ended.
 func (p *process) reap() {
 	p.mu.Lock()

@@ -23,7 +23,7 @@ func (a *Agent) Reconfigure(cfg Config) error {
 	before := a.configured
 	a.mu.Unlock()
 	var failed error
-	inside := a.proc.inNetwork(func() { failed = cfg.replace(before) })
+	inside := a.inNetwork(func() { failed = cfg.replace(before) })
 	if err := errors.Join(inside, failed); err != nil {
 		return a.named(err)
 	}

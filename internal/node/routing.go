@@ -86,7 +86,7 @@ func (a *Agent) SetRoutes(routes []topology.Route) error {
 	to := *before
 	to.Routes = routes
 	var failed error
-	inside := a.proc.inNetwork(func() { failed = to.replaceRoutes(before) })
+	inside := a.inNetwork(func() { failed = to.replaceRoutes(before) })
 	if err := errors.Join(inside, failed); err != nil {
 		return fmt.Errorf("node %s: %w", to.Name, err)
 	}

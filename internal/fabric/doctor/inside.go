@@ -99,7 +99,7 @@ func (in *Inside) tryLink() {
 	}
 	defer network.Close()
 	const mtu = 4200
-	ends := [2]link.End{{PID: os.Getpid(), Interface: "end0"}, {PID: os.Getpid(), Interface: "end1"}}
+	ends := [2]link.End{{Network: link.NetworkOf(os.Getpid()), Interface: "end0"}, {Network: link.NetworkOf(os.Getpid()), Interface: "end1"}}
 	if err := network.Make(0, mtu, ends); err != nil {
 		in.Veth = attempt(err)
 		return

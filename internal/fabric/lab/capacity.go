@@ -28,7 +28,7 @@ type capacity struct {
 }
 
 // The needs of a lab. A supervisor has a channel, a pipe and a process for every node, and
-// a socket while it starts; the engine has two sockets for each link that it carries and
+// a socket while it starts, and a socket for each address of a node without a process, or one file for its network; the engine has two sockets for each link that it carries and
 // another two while the link changes hands; an agent has four or five threads.
 const (
 	filesPerNode   = 4
@@ -80,11 +80,18 @@ func sysctl(name string) uint64 {
 
 // check says what there is too little of for a lab.
 func (c *capacity) check(topo *topology.Topology) error {
-	nodes, carried := uint64(0), uint64(0)
-	for i := range topo.Nodes {
-		if topo.Nodes[i].Kind != topology.Switch {
-			nodes++
+	nodes, agents, carried, waiting := uint64(0), uint64(0), uint64(0), uint64(0)
+	for _, spec := range withProcesses(topo) {
+		nodes++
+		if !mayBeIdle(topo, spec) {
+			agents++
+			continue
 		}
+		addresses := uint64(0)
+		for _, face := range spec.Interfaces {
+			addresses += uint64(len(face.Addresses))
+		}
+		waiting += max(1, addresses)
 	}
 	for i := range topo.Links {
 		if l := &topo.Links[i]; l.Engine != topology.Netem && !(l.Directions[0].None() && l.Directions[1].None()) {
@@ -97,8 +104,8 @@ func (c *capacity) check(topo *topology.Topology) error {
 			short = append(short, fmt.Sprintf("%d %s, of which %d are allowed: %s", need, what, allowed, remedy))
 		}
 	}
-	hold(filesBeside+max(filesPerNode*nodes, filesPerLink*carried), "open files in one process", c.files, "raise the hard limit of open files (ulimit -Hn, LimitNOFILE= of a service)")
-	threads := threadsPerNode * nodes
+	hold(filesBeside+max(filesPerNode*agents+waiting, filesPerLink*carried), "open files in one process", c.files, "raise the hard limit of open files (ulimit -Hn, LimitNOFILE= of a service)")
+	threads := threadsPerNode * agents
 	hold(threads+c.running, "threads with those there are", c.threads, "raise kernel.pid_max and kernel.threads-max")
 	hold(threads, "threads of its user", c.ownThreads, "raise the user's limit of processes (ulimit -u)")
 	for _, name := range namespaceLimits {

@@ -3,6 +3,7 @@ package lab
 import (
 	"errors"
 	"math"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -11,6 +12,9 @@ import (
 )
 
 func TestCapacity(t *testing.T) {
+	usual := agentsAtOnce
+	t.Cleanup(func() { agentsAtOnce = usual })
+	agentsAtOnce = 1001
 	topo := &topology.Topology{Name: "l", Nodes: make([]topology.Node, 1001), Links: make([]topology.Link, 1100)}
 	topo.Nodes[1000].Kind = topology.Switch // of which there are no processes
 	for i := range topo.Links[:1050] {
@@ -44,6 +48,24 @@ func TestCapacity(t *testing.T) {
 		if !errors.As(err, &problem) || problem.Code != control.Unable || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("got %v, want one that says %q", err, test.want)
 		}
+	}
+}
+
+// A node without an agent takes a file for each of its addresses, or one, and no threads.
+func TestCapacityIdle(t *testing.T) {
+	topo := &topology.Topology{Name: "l", Nodes: make([]topology.Node, 1001)}
+	topo.Nodes[0].Interfaces = []topology.Interface{{Addresses: make([]netip.Prefix, 3)}, {Addresses: make([]netip.Prefix, 2)}}
+	topo.Nodes[1].Memory = 1 << 30 // it has an agent
+	c := capacity{files: 100 + 4 + 5 + 999, threads: 6, ownThreads: 6, namespaces: map[string]uint64{}}
+	for _, name := range namespaceLimits {
+		c.namespaces[name] = 1002
+	}
+	if err := c.check(topo); err != nil {
+		t.Errorf("just enough: %v", err)
+	}
+	c.files--
+	if err := c.check(topo); err == nil || !strings.Contains(err.Error(), "1108 open files") {
+		t.Errorf("too few files: %v", err)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -262,8 +261,7 @@ func (m *machine) openCapture(spec *topology.Link, end int) (*os.File, error) {
 			return nil, control.Errorf(control.Usage, "node %s is down", e.Node)
 		}
 		var err error
-		namespace, err = os.Open("/proc/" + strconv.Itoa(life.agent.PID()) + "/ns/net")
-		if err != nil {
+		if namespace, err = life.agent.Network(); err != nil {
 			return nil, fmt.Errorf("node %s: %w", e.Node, err)
 		}
 		defer namespace.Close()

@@ -294,7 +294,6 @@ func (h *head) start(a core.StartAgent, o order) core.Done {
 		h.wentWith(context.Background(), p, err)
 		return core.Done{Err: fmt.Errorf("host %s: %w", p.Name, err)}
 	}
-	l.hostPID.Store(int64(is.PID))
 	return is.Done
 }
 
@@ -379,6 +378,12 @@ func (h *head) requests(host *hosts.Host) control.Handler {
 	})
 	methodOver.Handle(mux, func(_ context.Context, _ *control.Request, reason string) error {
 		h.die(control.Errorf(control.Failed, "host %s: %s", host.Name, reason))
+		return nil
+	})
+	noticeBegan.Handle(mux, func(_ context.Context, _ *control.Request, of began) error {
+		if l := h.life(of.Node); l != nil && l.Of == of.Of {
+			l.hostPID.Store(int64(of.PID))
+		}
 		return nil
 	})
 	noticeTrunk.Handle(mux, func(_ context.Context, _ *control.Request, of trunkEnd) error {

@@ -107,8 +107,7 @@ func (d *linkDriver) forget(spec *topology.Link) {
 	delete(d.links, spec.Number)
 }
 
-// ends returns a link's ends as the network takes them. The process of one in a host
-// or router is whatever the node has.
+// ends returns a link's ends as the network takes them. One in a host or router is in the network that the node has by then.
 func (d *linkDriver) ends(spec *topology.Link) (ends [2]link.End) {
 	for end, e := range spec.Endpoints {
 		ends[end] = link.End{Interface: e.Interface, Wire: !spec.Offload}
@@ -120,7 +119,7 @@ func (d *linkDriver) ends(spec *topology.Link) (ends [2]link.End) {
 		} else if sw := d.switchOf(e.Node); sw != nil {
 			ends[end].Bridge, ends[end].Stub = sw.bridge, sw.bridge == nil
 		} else if l := d.nodes.life(e.Node); l != nil { // else it is still to be started
-			ends[end].PID = l.agent.PID()
+			ends[end].Network = l.agent.Network
 		}
 	}
 	return ends

@@ -30,7 +30,10 @@ func TestMain(m *testing.M) {
 	if answerTime = busyTime; os.Getenv(envHasty) != "" {
 		answerTime = time.Second
 	}
-	partVariables = append(partVariables, envHasty)
+	if os.Getenv(envIdle) != "" {
+		agentsAtOnce = 0
+	}
+	partVariables = append(partVariables, envHasty, envIdle)
 	Child()
 	if program := os.Getenv("NDKLAB_TEST_PROGRAM"); program != "" {
 		args := strings.Fields(program)
@@ -50,6 +53,9 @@ const busyTime = 10 * time.Second
 
 // envHasty has them take a second, as usual.
 const envHasty = "NDKLAB_TEST_HASTY"
+
+// envIdle has the nodes of labs be without a process until something runs in them, as those of large labs are.
+const envIdle = "NDKLAB_TEST_IDLE"
 
 // programEnv makes the test binary run one of programs.
 func programEnv(program string) []string {

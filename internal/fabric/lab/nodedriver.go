@@ -27,9 +27,11 @@ import (
 type nodeDriver struct {
 	lab     string
 	reaper  *reaper.Reaper
+	shared  *node.Machine // of the nodes here; its reaper is that one
 	publish func(event.Event)
 	qpError func(node string, e provider.QPError)
 	ended   func(l *life, reason string) // is told of the end of an agent
+	began   func(of core.Of, pid int)    // is told the process id on this host of an agent, when it is started; nil: nobody is
 
 	// The following fields are set before the first action.
 	hostProc  *os.File // the host's /proc
@@ -125,32 +127,44 @@ func (d *nodeDriver) start(a core.StartAgent) error {
 	}
 	cfg := l.told
 	cfg.QPError = func(e provider.QPError) { d.qpError(spec.Name, e) }
-	err := d.reaper.Start(func() (pid int, err error) {
-		if l.agent, err = node.Start(cfg, l.group, os.Stderr); err != nil {
-			return 0, err
+	cfg.Machine, cfg.Idle = d.shared, mayBeIdle(a.Topology, spec)
+	cfg.Began = func(agent int) {
+		pid, err := node.PIDIn(d.hostProc, agent)
+		if err != nil {
+			log.Printf("node %s: %v", spec.Name, err) // it is only shown
 		}
-		l.client = l.agent.Client
-		return l.agent.PID(), nil
-	})
+		l.hostPID.Store(int64(pid))
+		if d.began != nil {
+			d.began(l.Of, pid)
+		}
+	}
+	agent, err := node.Start(cfg, l.group, os.Stderr)
 	if err != nil {
 		l.unwatch()
 		return err
 	}
-	pid, err := node.PIDIn(d.hostProc, l.agent.PID())
-	if err != nil {
-		log.Printf("node %s: %v", spec.Name, err) // it is only shown
-	}
-	l.hostPID.Store(int64(pid))
+	l.agent, l.client = agent, agent.Client
 	d.mu.Lock()
 	d.lives[a.Node] = l
 	d.mu.Unlock()
 	go func() {
 		<-l.agent.Done()
-		d.reaper.Collected(l.agent.PID())
 		l.unwatch()
 		d.ended(l, l.end())
 	}()
 	return nil
+}
+
+// agentsAtOnce is the number of nodes up to which a lab has all agents from the beginning, so that the first command in
+// a node finds its agent there. Most of the time and memory that a larger lab takes would be for agents. Tests have
+// another number.
+var agentsAtOnce = 64
+
+// mayBeIdle reports whether a node has no agent before something runs in it. An agent watches limits, hears pauses, has a
+// receive buffer that may be less than was asked for, and is told the rates of lines: nodes with any of these have theirs at
+// once, and so have those that run something anyway.
+func mayBeIdle(topo *topology.Topology, spec *topology.Node) bool {
+	return len(topo.Nodes) > agentsAtOnce && limitsOf(spec) == (cgroup.Limits{}) && spec.Adapter == (topology.Adapter{})
 }
 
 // config returns what a node is told when it is started for the start-th time after the first: routes, and its

@@ -19,6 +19,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/lab/link"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/hosts"
+	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/internal/node/cgroup"
 	"github.com/ndklab/ndklab/internal/node/reaper"
 	"github.com/ndklab/ndklab/provider"
@@ -43,6 +44,7 @@ var (
 var (
 	methodEnded   = control.NewProcedure[ended]("ended")
 	methodOver    = control.NewProcedure[string]("over") // the part ends, for that reason
+	noticeBegan   = control.NewNotice[began]("began")    // an agent
 	noticeTrunk   = control.NewNotice[trunkEnd]("trunk-end")
 	noticePublish = control.NewNotice[event.Event]("publish")
 	noticeQPError = control.NewNotice[nodeQPError]("qp-error")
@@ -59,7 +61,6 @@ type (
 	outcome struct {
 		Done core.Done
 		Err  *control.Error
-		PID  int // of StartAgent: the agent's at the host
 	}
 	portAt struct {
 		Link, End int
@@ -83,6 +84,10 @@ type (
 	ended    struct {
 		core.Of
 		Reason string
+	}
+	began struct {
+		core.Of
+		PID int // at the host
 	}
 	nodeQPError struct {
 		Node  string
@@ -150,7 +155,8 @@ func runPart() error {
 	p := &part{dir: os.Args[1], privileged: os.Args[2] == withRights, over: make(chan struct{})}
 	children := reaper.New()
 	nodes := &nodeDriver{
-		reaper: children, publish: p.publish, lives: map[string]*life{}, ended: p.agentEnded,
+		reaper: children, shared: &node.Machine{Reaper: children}, publish: p.publish, lives: map[string]*life{}, ended: p.agentEnded,
+		began:   func(of core.Of, pid int) { p.tell(noticeBegan.Send(p.head, began{of, pid})) },
 		qpError: func(node string, e provider.QPError) { p.tell(noticeQPError.Send(p.head, nodeQPError{node, e})) },
 	}
 	links := &linkDriver{
@@ -279,9 +285,6 @@ func (p *part) carryOut(_ context.Context, _ *control.Request, o order) (outcome
 	result := outcome{Done: p.action(p.topo, a)()}
 	if err := result.Done.Err; err != nil {
 		result.Err, result.Done.Err = control.AsError(err), nil
-	}
-	if start, ok := a.(core.StartAgent); ok && result.Err == nil {
-		result.PID = int(p.life(start.Node).hostPID.Load())
 	}
 	return result, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/core"
 	"github.com/ndklab/ndklab/internal/fabric/linkem"
 	"github.com/ndklab/ndklab/internal/hosts"
+	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/internal/node/reaper"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
@@ -54,7 +55,7 @@ func newSupervisor(name string) *Supervisor {
 	s := &Supervisor{name: name, over: make(chan struct{})}
 	s.runs = &runAPI{Supervisor: s}
 	children := reaper.New()
-	nodes := &nodeDriver{lab: name, reaper: children, publish: s.Publish, qpError: s.publishQPError, lives: map[string]*life{}}
+	nodes := &nodeDriver{lab: name, reaper: children, shared: &node.Machine{Reaper: children}, publish: s.Publish, qpError: s.publishQPError, lives: map[string]*life{}}
 	links := &linkDriver{
 		engine: engine{lab: name, reaper: children, died: s.end}, nodes: nodes, publish: s.Publish,
 		externals: map[string]*external{}, links: map[int]*labLink{}, switches: map[string]*labSwitch{},

@@ -132,7 +132,7 @@ func (m *machine) probeEnds(spec *topology.Link) (ends [2]probe.End, err error) 
 		case m.links.switchOf(e.Node) != nil:
 			ends[end] = probe.End{Interface: link.Port(spec.Number, end)}
 		default:
-			ends[end] = probe.End{Interface: e.Interface, PID: m.life(e.Node).agent.PID()}
+			ends[end] = probe.End{Interface: e.Interface, Network: m.life(e.Node).agent.Network}
 		}
 	}
 	return ends, nil

@@ -31,7 +31,8 @@ import (
 // An End is an interface at one end of a link.
 type End struct {
 	Interface string
-	PID       int // of a process in its network namespace, as the caller sees it; 0: the caller's own namespace
+	// Network opens its network namespace; nil: it is in the caller's.
+	Network func() (*os.File, error)
 }
 
 // A Path is the way between a link's two ends. It is not for use by several
@@ -72,15 +73,15 @@ func Open(ends [2]End) (*Path, error) {
 // open is for a goroutine that ends with it: its thread may be left in the
 // namespace, and ends, too.
 func (e End) open() (*sockets, error) {
-	if e.PID != 0 {
+	if e.Network != nil {
 		runtime.LockOSThread() // for good
-		process, err := unix.PidfdOpen(e.PID, 0)
+		network, err := e.Network()
 		if err != nil {
-			return nil, fmt.Errorf("pidfd of %d: %w", e.PID, err)
+			return nil, err
 		}
-		defer unix.Close(process)
-		if err := unix.Setns(process, unix.CLONE_NEWNET); err != nil {
-			return nil, fmt.Errorf("network namespace of %d: %w", e.PID, err)
+		defer network.Close()
+		if err := unix.Setns(int(network.Fd()), unix.CLONE_NEWNET); err != nil {
+			return nil, fmt.Errorf("network namespace: %w", err)
 		}
 	}
 	see, err := frame.Open(e.Interface, true, seeBuffer)

@@ -111,7 +111,7 @@ func TestBridges(t *testing.T) {
 	}
 	n := newNetwork(t)
 	bridges := [2]*Bridge{newBridge(t, n, 0, nil), newBridge(t, n, 999, nil)}
-	nodes := [3]End{{PID: newNode(t), Interface: "eth0"}, {PID: newNode(t), Interface: "eth0"}, {PID: newNode(t), Interface: "eth0"}}
+	nodes := [3]End{{Network: newNode(t), Interface: "eth0"}, {Network: newNode(t), Interface: "eth0"}, {Network: newNode(t), Interface: "eth0"}}
 	plug(t, n, 10, [2]End{nodes[0], {Bridge: bridges[0]}})
 	plug(t, n, 11, [2]End{{Bridge: bridges[0]}, nodes[1]})
 	plug(t, n, 12, [2]End{{Bridge: bridges[0]}, {Bridge: bridges[1]}})
@@ -218,13 +218,13 @@ func TestNamesOfBridges(t *testing.T) {
 func TestPortToOutside(t *testing.T) {
 	n := newNetwork(t)
 	b := newBridge(t, n, 0, nil)
-	namespace, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", newNode(t)))
+	namespace, err := newNode(t)()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer namespace.Close()
 	plug(t, n, 30, [2]End{{Outside: namespace, Interface: "tap0"}, {Bridge: b}})
-	plug(t, n, 31, [2]End{{PID: newNode(t), Interface: "eth0"}, {Bridge: b}})
+	plug(t, n, 31, [2]End{{Network: newNode(t), Interface: "eth0"}, {Bridge: b}})
 	for link, split := range map[int]bool{30: true, 31: false} {
 		port, err := netlink.LinkByName(Port(link, 1))
 		if err != nil {

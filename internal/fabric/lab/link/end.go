@@ -3,6 +3,7 @@ package link
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/ndklab/ndklab/internal/node/rtnl"
 	"golang.org/x/sys/unix"
@@ -13,17 +14,28 @@ import (
 // perhaps in another namespace.
 func (n *Network) MakeEnd(link, end, mtu int, ends [2]End) error {
 	var b rtnl.Batch
-	addEnd(&b, link, end, mtu, ends[end])
+	done, err := addEnd(&b, link, end, mtu, ends[end])
+	if err != nil {
+		return err
+	}
+	defer done()
 	if _, err := n.do(&b); err != nil {
 		return noRedirect(err)
 	}
 	return n.finish(link, end, ends)
 }
 
-// addEnd asks for what each end of a link has: perEnd requests.
-func addEnd(b *rtnl.Batch, link, end, mtu int, e End) {
-	addPair(b, link, end, mtu, e)
+// addEnd asks for what each end of a link has: perEnd requests. done is called when they have been made.
+func addEnd(b *rtnl.Batch, link, end, mtu int, e End) (done func(), err error) {
+	var network *os.File
+	if e.Bridge == nil && !e.Stub && e.Outside == nil {
+		if network, err = e.Network(); err != nil {
+			return nil, fmt.Errorf("interface %s: %w", e.Interface, err)
+		}
+	}
+	addPair(b, link, end, mtu, e, network)
 	addQdiscs(b, link, end)
+	return func() { network.Close() }, nil // of nil Close does nothing
 }
 
 // perEnd is the number of requests that addEnd adds, of which the first is for the pair.

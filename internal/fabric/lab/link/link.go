@@ -113,15 +113,15 @@ func (n *Network) Close() {
 
 // An End is a link's interface in a node.
 type End struct {
-	PID       int    // of a process in the node's network namespace, as the caller sees it
-	Interface string // its name there
-	// Bridge is, instead of a PID, the bridge whose port this end is. The port's name
+	Network   func() (*os.File, error) // opens the node's network namespace
+	Interface string                   // its name there
+	// Bridge is, instead of a Network, the bridge whose port this end is. The port's name
 	// is Port's.
 	Bridge *Bridge
-	// Stub says, instead of a PID, that nothing is behind the end, which stays in the network's own namespace: an engine
+	// Stub says, instead of a Network, that nothing is behind the end, which stays in the network's own namespace: an engine
 	// carries the switch that it is at, and has the packets of the link's other end alone. It has the name that a port has.
 	Stub bool
-	// Outside is, instead of a PID, the network namespace of an end outside the
+	// Outside is, instead of a Network, the network namespace of an end outside the
 	// lab. Packets arrive there with all their checksums. Super-packets must not
 	// be sent to it: the far node has the kernel split them (package node), as a
 	// bridge's port does.
@@ -129,6 +129,11 @@ type End struct {
 	// Wire has the kernel split super-packets that this end sends, if it is a
 	// bridge's port. A node does it itself (package node).
 	Wire bool
+}
+
+// NetworkOf returns what opens the network namespace of a process, as the caller sees it.
+func NetworkOf(pid int) func() (*os.File, error) {
+	return func() (*os.File, error) { return os.Open(fmt.Sprintf("/proc/%d/ns/net", pid)) }
 }
 
 // MAC is the address of a link's interface in a node, where end is 0 or 1.
@@ -163,7 +168,11 @@ func (n *Network) Make(link, mtu int, ends [2]End) error {
 	}
 	var b rtnl.Batch
 	for end, e := range ends {
-		addEnd(&b, link, end, mtu, e)
+		done, err := addEnd(&b, link, end, mtu, e)
+		if err != nil {
+			return err
+		}
+		defer done()
 	}
 	if _, err := n.do(&b); err != nil {
 		return noRedirect(err)
@@ -185,8 +194,8 @@ func (n *Network) do(b *rtnl.Batch) ([][]byte, error) {
 
 // addPair asks by one RTM_NEWLINK for the middle with the node's end as its peer.
 // netlink.LinkAdd would need three more requests for the index, for turning off
-// ARP (nobody is to answer from a middle) and for the middle's flags.
-func addPair(b *rtnl.Batch, link, end, mtu int, e End) {
+// ARP (nobody is to answer from a middle) and for the middle's flags. network is that of a node.
+func addPair(b *rtnl.Batch, link, end, mtu int, e End, network *os.File) {
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	msg.Index = int32(MiddleIndex(link, end))
 	msg.Flags = unix.IFF_NOARP
@@ -208,8 +217,8 @@ func addPair(b *rtnl.Batch, link, end, mtu int, e End) {
 	switch {
 	case e.Outside != nil:
 		peer.AddRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(e.Outside.Fd())))
-	case e.Bridge == nil && !e.Stub:
-		peer.AddRtAttr(unix.IFLA_NET_NS_PID, nl.Uint32Attr(uint32(e.PID)))
+	case network != nil:
+		peer.AddRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(network.Fd())))
 	}
 	b.Add(fmt.Sprintf("veth %s to %s", Middle(link, end), e.Interface), unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, msg,
 		nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(Middle(link, end))),

@@ -47,8 +47,8 @@ func inNamespace(program string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// newNode starts a node and returns a process id in its namespace.
-func newNode(t *testing.T) int {
+// newNode starts a node and returns what opens its namespace.
+func newNode(t *testing.T) func() (*os.File, error) {
 	t.Helper()
 	cmd := inNamespace("node")
 	if _, err := cmd.StdinPipe(); err != nil {
@@ -61,7 +61,7 @@ func newNode(t *testing.T) int {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // it was killed
 	})
-	return cmd.Process.Pid
+	return NetworkOf(cmd.Process.Pid)
 }
 
 func newNetwork(t *testing.T) *Network {
@@ -77,7 +77,7 @@ func newNetwork(t *testing.T) *Network {
 // ends makes two nodes and a link between them.
 func ends(t *testing.T, n *Network, link int) [2]End {
 	t.Helper()
-	ends := [2]End{{PID: newNode(t), Interface: "eth0"}, {PID: newNode(t), Interface: "eth7"}}
+	ends := [2]End{{Network: newNode(t), Interface: "eth0"}, {Network: newNode(t), Interface: "eth7"}}
 	if err := n.Make(link, 4200, ends); err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestLone(t *testing.T) {
 	n := newNetwork(t)
 	const number, end = 7, 1
 	n.Lone(number, end)
-	ends := [2]End{end: {PID: newNode(t), Interface: "eth0"}}
+	ends := [2]End{end: {Network: newNode(t), Interface: "eth0"}}
 	if err := n.MakeEnd(number, end, 4200, ends); err != nil {
 		t.Fatal(err)
 	}
@@ -137,9 +137,9 @@ func (e End) in(t *testing.T, f func()) {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // for good: the thread ends with the goroutine
-		ns, err := netns.GetFromPid(e.PID)
+		ns, err := e.Network()
 		if err == nil {
-			err = netns.Set(ns)
+			err = netns.Set(netns.NsHandle(ns.Fd()))
 			ns.Close()
 		}
 		if err == nil {
