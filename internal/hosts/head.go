@@ -370,7 +370,7 @@ func (a *attachment) admit(said hello) error {
 	if own := build(); said.Build != own {
 		return control.Errorf(control.Unable, "host %s runs another build of ndklab (%s) than this one (%s): install the same program on all hosts", said.Name, said.Build, own)
 	}
-	host := &Host{Name: said.Name, Index: said.Index, CPUs: said.CPUs, Memory: said.Memory, Conn: a.conn, link: a}
+	host := &Host{Name: said.Name, Index: said.Index, CPUs: said.CPUs, Memory: said.Memory, Conn: a.conn, link: a, clock: &comparison{wall: readClocks}}
 	if address, ok := a.pulse.RemoteAddr().(*net.TCPAddr); ok {
 		host.Address = address.IP.String()
 	}
@@ -403,32 +403,17 @@ func (a *attachment) beReady(ctx context.Context) error {
 	if host == nil {
 		return control.Errorf(control.Usage, "%sready: the worker has not said which host it is on", prefix)
 	}
-	least, err := measureTrip(ctx, a.conn)
-	if err != nil {
+	if err := host.clock.measure(ctx, a.conn, firstTrips); err != nil {
 		return err
 	}
-	host.Trip = least // nobody has it before ready is set
+	go host.clock.follow(a.conn)
+	host.Trip = host.clock.trip() // nobody has it before ready is set
 	handler := h.serve(host)
 	h.mu.Lock()
 	a.handler, a.ready = handler, true
 	h.mu.Unlock()
 	h.look()
 	return nil
-}
-
-// trips is the number of round trips of which the least counts.
-const trips = 8
-
-func measureTrip(ctx context.Context, c *control.Conn) (time.Duration, error) {
-	least := time.Duration(1<<63 - 1)
-	for range trips {
-		began := time.Now()
-		if err := methodTrip.Call(ctx, c, nil); err != nil {
-			return 0, err
-		}
-		least = min(least, time.Since(began))
-	}
-	return least, nil
 }
 
 // End ends the workers and their parts, and all connections. Then the launcher ends, too. It waits at most endTime for

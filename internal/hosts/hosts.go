@@ -4,7 +4,7 @@
 // ssh.go) starts the workers, from the guardian's process. A worker dials the head over TCP, says what its host has, and starts
 // the host's part of the lab. From then on it passes requests, notices and files between the head and the part. Both ends of
 // the connection have the lab's certificate and accept no other (credentials.go). Each ends what it has when the other is
-// silent for some seconds (pulse.go).
+// silent for some seconds (pulse.go). The head compares the hosts' clocks with its own (clock.go).
 //
 // The package decides nothing about nodes and links, and knows no topology. It also makes the sockets of trunks, which join
 // the link engines of two hosts (join.go).
@@ -28,7 +28,8 @@ type Host struct {
 	Trip    time.Duration
 	Conn    *control.Conn // reaches the host's part through its worker
 
-	link *attachment
+	link  *attachment
+	clock *comparison
 }
 
 // PartTrunk gives a part the sockets of a trunk to another host, by its name: a stream and one of datagrams.
@@ -49,7 +50,7 @@ var (
 
 // Requests and notices of a head to a worker.
 var (
-	methodTrip   = control.NewProcedure[control.None](prefix + "trip") // does nothing, to be timed
+	methodTime   = control.NewMethod[control.None, int64](prefix + "time") // returns the time by its wall clock, ns since 1970
 	methodEnd    = control.NewProcedure[control.None](prefix + "end")
 	methodListen = control.NewMethod[string, int](prefix + "listen") // for a trunk to the named host; returns the port
 	methodAccept = control.NewProcedure[string](prefix + "accept")

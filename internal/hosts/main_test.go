@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/trunk"
 	"github.com/ndklab/ndklab/internal/leak"
 )
 
@@ -55,6 +57,8 @@ var (
 	methodWho  = control.NewMethod[control.None, who]("who")
 	methodName = control.NewMethod[string, string]("name")
 	methodExit = control.NewProcedure[int]("exit")
+	// methodClocks returns what the part was told of its host's clock.
+	methodClocks = control.NewMethod[control.None, []trunk.Difference]("clocks")
 )
 
 type who struct {
@@ -87,6 +91,19 @@ func bePart() error {
 		return nil
 	})
 	PartAlive.Handle(mux, func(context.Context, *control.Request, control.None) error { return nil })
+	var mu sync.Mutex // guards clocks
+	var clocks []trunk.Difference
+	PartClock.Handle(mux, func(_ context.Context, _ *control.Request, d trunk.Difference) error {
+		mu.Lock()
+		defer mu.Unlock()
+		clocks = append(clocks, d)
+		return nil
+	})
+	methodClocks.Handle(mux, func(context.Context, *control.Request, control.None) ([]trunk.Difference, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(clocks), nil
+	})
 	PartTrunk.Handle(mux, takeTrunk)
 	methodSpeak.Handle(mux, speakOverTrunk)
 	unix.CloseOnExec(3)

@@ -278,7 +278,7 @@ func (w *worker) fromHead(ctx context.Context, r *control.Request) (any, error) 
 func (w *worker) requests() *control.Mux {
 	mux := new(control.Mux)
 	noticeBeat.Handle(mux, func(context.Context, *control.Request, control.None) error { return nil })
-	methodTrip.Handle(mux, func(context.Context, *control.Request, control.None) error { return nil })
+	methodTime.Handle(mux, func(context.Context, *control.Request, control.None) (int64, error) { return tell(w.Name), nil })
 	methodEnd.Handle(mux, func(context.Context, *control.Request, control.None) error {
 		w.tellOnce.Do(func() { close(w.told) })
 		return nil

@@ -65,8 +65,8 @@ func ParsePing(b []byte) (p Ping, ok bool) {
 }
 
 // An Offset estimates by how much the peer's clock is ahead of one's own, from answers to pings. Of a ping that took long
-// nobody knows where it was when the peer read its clock; so that measurement counts which can be wrong by least. It is for one
-// goroutine at a time.
+// nobody knows where it was when the peer read its clock; so that measurement counts which can be wrong by least. One that
+// contradicts those before it comes of a clock that was set, and these count no more. It is for one goroutine at a time.
 type Offset struct {
 	measured [64]measurement // of which the oldest is the next to go
 	next     int
@@ -91,6 +91,9 @@ func (o *Offset) Add(p Ping, now time.Duration) {
 	if m.trip < 0 { // no such answer can be
 		return
 	}
+	if o.Known() && (m.offset-o.best.offset).Abs() > m.wrong(now)+o.best.wrong(now) { // one of the clocks was set
+		clear(o.measured[:])
+	}
 	o.measured[o.next] = m
 	o.next = (o.next + 1) % len(o.measured)
 	o.best = m
@@ -113,6 +116,9 @@ func (o *Offset) Wrong(now time.Duration) time.Duration { return o.best.wrong(no
 
 // Trip returns the time that a datagram takes there and back: the least of the last 2 s or so.
 func (o *Offset) Trip() time.Duration { return o.best.trip }
+
+// A Difference of two clocks says by how much the other one is ahead, and by how much that may be wrong, either way.
+type Difference struct{ Ahead, Wrong time.Duration }
 
 // An Agreed is the difference of clocks by which two hosts turn each other's instants into their own. Each estimate is wrong by some
 // microseconds. If each host went by its own, packets could be early both there and back, and a round trip shorter than what was
