@@ -1,7 +1,9 @@
 package lab
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/linkem"
+	"github.com/ndklab/ndklab/internal/fabric/probe"
 	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
@@ -178,23 +182,70 @@ func decisionsIn(t *testing.T, name string) (by [2][]string) {
 	return by
 }
 
-// Probes cross a link within a host; one between hosts is refused with a remedy.
+// Probes cross a link within a host, and one between hosts, of which the report says how unsure it is.
 func TestVerifyAcrossHosts(t *testing.T) {
 	topo := ring(uniqueName(t), 4) // n0 and n1 are at one host, n2 and n3 at the other
-	topo.Links[0].Directions[0] = topology.Impairment{Delay: 5 * time.Millisecond}
-	topo.Links[0].Tolerance = patient
+	for i := range topo.Links {
+		topo.Links[i].Directions[0] = topology.Impairment{Delay: 5 * time.Millisecond}
+		topo.Links[i].Tolerance = patient
+	}
 	l := startWith(t, topo, Options{Hosts: twoHosts})
-	v, err := l.Links.Verify(testContext(t), "n0:eth0", Probes{Count: 100, PerSecond: 1000})
-	if err != nil {
-		t.Fatal(err)
+	for endpoint, between := range map[string]bool{"n0:eth0": false, "n1:eth0": true} {
+		v, err := l.Links.Verify(testContext(t), endpoint, Probes{Count: 100, PerSecond: 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, unsure := v.Directions[0], 0.0
+		if e := d.ClockErrorUS; e != nil {
+			unsure = *e
+		}
+		if (unsure > 0) != between || unsure > 4000 {
+			t.Errorf("%s: the delays may be wrong by %g us", endpoint, unsure)
+		}
+		if !v.Passed || d.Received != 100 || d.From != endpoint || d.Delay.Min < 4980-unsure || v.Directions[1].Received != 100 || v.Directions[1].Delay.Min > 4900 {
+			t.Errorf("%s: passed %v, %+v", endpoint, v.Passed, v.Directions)
+		}
 	}
-	if d := v.Directions[0]; !v.Passed || d.Received != 100 || d.From != "n0:eth0" || d.Delay.Min < 4900 {
-		t.Errorf("passed %v, %+v", v.Passed, d)
-	}
+	// What is wrong with a request is known before anything is sent, and by its part where that has to know.
+	_, err := l.Links.Verify(testContext(t), "n1:eth0", Probes{Size: 10})
+	wantCode(t, err, control.Usage)
+	act(t, l, "n2", StopNode, nodeDown)
 	_, err = l.Links.Verify(testContext(t), "n1:eth0", Probes{})
 	wantCode(t, err, control.Usage)
-	if err == nil || !strings.Contains(err.Error(), "link n1:eth0 is between host1 and host2") || !strings.Contains(err.Error(), "remedy: ") {
-		t.Errorf("a link between hosts: %v", err)
+	// A command that goes away ends the probes at both hosts, which then can be probed again.
+	act(t, l, "n2", StartNode, nodeReady)
+	ctx, cancel := context.WithTimeout(testContext(t), 300*time.Millisecond)
+	defer cancel()
+	if _, err := l.Links.Verify(ctx, "n1:eth0", Probes{Count: 60_000, PerSecond: 1000}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a command that gave up: %v", err)
+	}
+	if v, err := l.Links.Verify(testContext(t), "n1:eth0", Probes{Count: 100, PerSecond: 1000}); err != nil || v.Directions[0].Received != 100 {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+// Delays between two hosts are right within what is said, whatever their clocks and those of their engines are.
+func TestFlightBetweenClocks(t *testing.T) {
+	const (
+		delay       = 3 * time.Millisecond
+		ahead       = 40 * time.Minute // the receiver's wall clock, of the sender's
+		begun       = 7 * time.Second  // the receiver's engine, after the sender's
+		wrong, more = 12 * time.Microsecond, 9 * time.Microsecond
+	)
+	wall := 400 * 24 * time.Hour
+	// The engine's clock counts from when it began: the later it has begun, the more the wall clock is ahead of it.
+	own := linkem.TrunkCounts{Ahead: -begun + wrong/2, Wrong: wrong, Wall: wall}
+	other := linkem.TrunkCounts{Ahead: begun - wrong/2, Wrong: more, Wall: wall + begun + ahead}
+	before := wallDifference(own, other)
+	if got := (before.Ahead - ahead).Abs(); got > before.Wrong || before.Wrong != wrong+more {
+		t.Errorf("%+v, want %v", before, ahead)
+	}
+	after := before
+	after.Ahead += 5 * time.Microsecond
+	f := &probe.Flight{Sent: []time.Duration{wall}, Missed: 1}
+	join(f, &probe.Seen{Arrivals: []probe.Arrival{{At: wall + delay + ahead}}, Missed: 2}, before, after)
+	if got := f.Arrivals[0].At - f.Sent[0] - delay; got.Abs() > f.Unsure || f.Unsure != wrong+more+5*time.Microsecond || f.Missed != 3 {
+		t.Errorf("a delay is wrong by %v, and said to be so by %v; missed: %d", got, f.Unsure, f.Missed)
 	}
 }
 

@@ -248,6 +248,8 @@ func (p *part) requests() *control.Mux {
 	methodCapture.Handle(mux, p.capture)
 	methodProbe.Handle(mux, p.probeLink)
 	hosts.PartAlive.Handle(mux, func(context.Context, *control.Request, control.None) error { return nil })
+	methodSend.Handle(mux, p.sendProbes)
+	methodSee.Handle(mux, p.seeProbes)
 	hosts.PartTrunk.Handle(mux, p.joinHost)
 	mux.Forward(p.find)
 	return mux

@@ -65,13 +65,20 @@ func (a *linkAPI) verifyLink(ctx context.Context, _ *control.Request, params ver
 
 // probe sends probes in both directions of a link, which are set to what asked says, and returns what became of them.
 func (m *machine) probe(ctx context.Context, spec *topology.Link, asked [2]topology.Impairment, probes Probes) (found [2]report.Probed, err error) {
-	ends, err := m.probeEnds(spec)
-	if err != nil {
-		return found, err
+	var ends [2]probe.End
+	for end := range ends {
+		if ends[end], err = m.probeEnd(spec, end); err != nil {
+			return found, err
+		}
 	}
+	return flyBoth(ctx, spec, verify.Within(ends), asked, probes)
+}
+
+// flyBoth has probes fly in both directions of a link, and returns what became of them.
+func flyBoth(ctx context.Context, spec *topology.Link, fly verify.Fly, asked [2]topology.Impairment, probes Probes) (found [2]report.Probed, err error) {
 	var directions [2]*verify.Direction
 	for d := range directions {
-		if directions[d], err = verify.Prepare(spec, ends, d, asked[d], probes); err != nil {
+		if directions[d], err = verify.Prepare(spec, fly, d, asked[d], probes); err != nil {
 			return found, err
 		}
 	}
@@ -86,16 +93,6 @@ func (m *machine) probe(ctx context.Context, spec *topology.Link, asked [2]topol
 		found[d] = p.Found
 	}
 	return found, nil
-}
-
-// probe has the part of a link send the probes. Those of one between hosts would be timed by two clocks.
-func (h *head) probe(ctx context.Context, spec *topology.Link, asked [2]topology.Impairment, probes Probes) ([2]report.Probed, error) {
-	parts := h.ofLink(spec)
-	if len(parts) > 1 {
-		return [2]report.Probed{}, control.Errorf(control.Usage, "link %s is between %s and %s, and probes need one clock for both ends; remedy: a run's report has the delays of all packets of its links",
-			spec.Endpoints[0], parts[0].Name, parts[1].Name)
-	}
-	return methodProbe.Call(ctx, parts[0].Conn, probeParams{spec.Number, asked, probes})
 }
 
 // probeLink answers methodProbe.
@@ -121,19 +118,20 @@ func (a *linkAPI) linkToProbe(endpoint string) (spec *topology.Link, status *cor
 	return spec, status, err
 }
 
-// probeEnds returns the places of a link's ends, in nodes that are up.
-func (m *machine) probeEnds(spec *topology.Link) (ends [2]probe.End, err error) {
-	for end, e := range spec.Endpoints {
-		switch {
-		case e.External():
-			return ends, control.Errorf(control.Usage, "link %s has an end outside the lab, %s, where no probe can be seen", spec.Endpoints[0], e)
-		case m.links.hasBuffer(e.Node):
-			return ends, control.Errorf(control.Usage, atBuffer, "send a probe", e, "a run's report has the delays of all packets of its links")
-		case m.links.switchOf(e.Node) != nil:
-			ends[end] = probe.End{Interface: link.Port(spec.Number, end)}
-		default:
-			ends[end] = probe.End{Interface: e.Interface, Network: m.life(e.Node).agent.Network}
-		}
+// probeEnd returns the place of a link's end, in a node that is up.
+func (m *machine) probeEnd(spec *topology.Link, end int) (probe.End, error) {
+	e := spec.Endpoints[end]
+	switch {
+	case e.External():
+		return probe.End{}, control.Errorf(control.Usage, "link %s has an end outside the lab, %s, where no probe can be seen", spec.Endpoints[0], e)
+	case m.links.hasBuffer(e.Node):
+		return probe.End{}, control.Errorf(control.Usage, atBuffer, "send a probe", e, "a run's report has the delays of all packets of its links")
+	case m.links.switchOf(e.Node) != nil:
+		return probe.End{Interface: link.Port(spec.Number, end)}, nil
 	}
-	return ends, nil
+	l := m.life(e.Node)
+	if l == nil {
+		return probe.End{}, control.Errorf(control.Usage, "node %s is down", e.Node)
+	}
+	return probe.End{Interface: e.Interface, Network: l.agent.Network}, nil
 }

@@ -55,6 +55,7 @@ type TrunkCounts struct {
 	Ahead   time.Duration `json:"ahead_ns"` // of the peer's clock
 	Wrong   time.Duration `json:"wrong_ns"` // by how much Ahead may be wrong, either way
 	Trip    time.Duration `json:"trip_ns"`  // of a ping, there and back
+	Wall    time.Duration `json:"wall_ns"`  // by how much the wall clock of the engine's host, since 1970, is ahead of the engine's clock
 }
 
 const (

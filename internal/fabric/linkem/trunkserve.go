@@ -3,6 +3,7 @@ package linkem
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
 	"golang.org/x/sys/unix"
@@ -80,8 +81,11 @@ func (s *service) awaitTrunkEnd(ctx context.Context, _ *control.Request, name st
 func (s *service) trunkCounts(context.Context, *control.Request, control.None) (map[string]TrunkCounts, error) {
 	all := map[string]TrunkCounts{}
 	err := s.commands.do(func() error {
+		clock := time.Now()
+		wall := time.Duration(clock.UnixNano()) - clock.Sub(s.trunks.Time)
 		for name, q := range s.trunks.byName {
 			c := q.counts
+			c.Wall = wall
 			c.Ahead, c.Wrong, c.Trip = q.agreed.Ahead(), q.offset.Wrong(s.trunks.now()), q.offset.Trip()
 			all[name] = c
 		}

@@ -6,14 +6,15 @@
 // they reach the other end of the link and nothing beyond: hosts and routers drop
 // them behind the packet socket that sees them, and no bridge forwards them. That
 // needs no addresses, and nothing that runs in a node. All timestamps are the
-// kernel's, of one clock, so that they do not depend on when a process gets a
-// processor.
+// kernel's, so that they do not depend on when a process gets a processor. Where a
+// link is between two hosts, one has Port.Send and the other Port.See, and who puts
+// the flight together knows how their clocks differ.
 //
 // The package does not work out anew what a link should have done: the model
 // (package impair) decides on the very same packets, many times with other seeds,
 // and the most and the least that it does bound what is expected (expect.go).
 //
-// The package knows no labs. Start reading at Open and Path.Fly, then at Expect.
+// The package knows no labs. Start reading at Fly, then at Expect.
 package probe
 
 import (
@@ -35,15 +36,9 @@ type End struct {
 	Network func() (*os.File, error)
 }
 
-// A Path is the way between a link's two ends. It is not for use by several
-// goroutines at once.
-type Path struct {
-	ends [2]*sockets
-}
-
-// sockets are those of an end: one to send, and one that sees what crosses the
-// interface in either direction, but nothing that it sent itself.
-type sockets struct {
+// A Port is an end that is open: to send probes, and to see what crosses the interface in either direction, but nothing that it
+// sent itself. It is not for use by several goroutines at once.
+type Port struct {
 	send, see *os.File
 }
 
@@ -51,28 +46,23 @@ type sockets struct {
 // be seen, in bytes. Without privilege the kernel grants less.
 const seeBuffer = 32 << 20
 
-// Open opens both ends of a link. Any process that may make network namespaces
-// may do that.
-func Open(ends [2]End) (*Path, error) {
-	p := new(Path)
-	for i, e := range ends {
-		opened := make(chan error)
-		go func() {
-			var err error
-			p.ends[i], err = e.open()
-			opened <- err
-		}()
-		if err := <-opened; err != nil {
-			p.Close()
-			return nil, fmt.Errorf("interface %s: %w", e.Interface, err)
-		}
+// Open opens an end of a link. Any process that may make network namespaces may do that.
+func (e End) Open() (p *Port, err error) {
+	opened := make(chan error)
+	go func() {
+		var err error
+		p, err = e.open()
+		opened <- err
+	}()
+	if err := <-opened; err != nil {
+		return nil, fmt.Errorf("interface %s: %w", e.Interface, err)
 	}
 	return p, nil
 }
 
 // open is for a goroutine that ends with it: its thread may be left in the
 // namespace, and ends, too.
-func (e End) open() (*sockets, error) {
+func (e End) open() (*Port, error) {
 	if e.Network != nil {
 		runtime.LockOSThread() // for good
 		network, err := e.Network()
@@ -93,17 +83,13 @@ func (e End) open() (*sockets, error) {
 		unix.Close(see)
 		return nil, err
 	}
-	return &sockets{send: os.NewFile(uintptr(send), "send"), see: os.NewFile(uintptr(see), "see")}, nil
+	return &Port{send: os.NewFile(uintptr(send), "send"), see: os.NewFile(uintptr(see), "see")}, nil
 }
 
-// Close closes the ends.
-func (p *Path) Close() {
-	for _, s := range p.ends {
-		if s != nil {
-			s.send.Close()
-			s.see.Close()
-		}
-	}
+// Close closes the end.
+func (p *Port) Close() {
+	p.send.Close()
+	p.see.Close()
 }
 
 // Options say what to send.
@@ -120,6 +106,9 @@ type Flight struct {
 	SentLate []bool          // of each, Sent is when it was noticed: the kernel did not stamp it; nil: it stamped all
 	Arrivals []Arrival       // in their order
 	Missed   uint64          // frames that the sockets had no room for, which may be probes
+	Now      time.Duration   // when all were sent, of the clock of Sent
+	// Unsure is by how much delays may be wrong, either way, because two clocks have measured them; 0: it was one.
+	Unsure time.Duration
 }
 
 // An Arrival is a probe's at the far end.
@@ -131,47 +120,62 @@ type Arrival struct {
 	Marked    bool          // with Congestion Experienced
 }
 
-// Fly sends probes from an end, 0 or 1, to the other. All being sent, it has until
-// say how long to wait for those that are on their way; if all are there, it does
-// not wait.
-func (p *Path) Fly(ctx context.Context, from int, o Options, until func(*Flight) time.Duration) (*Flight, error) {
-	number := rand.Uint32() // so far from others that a few bits do not make one of the other
-	f := &Flight{Size: o.Size, Sent: make([]time.Duration, o.Count), SentLate: make([]bool, o.Count)}
-	outgoing := newSight(p.ends[from].see, number, o)
-	incoming := newSight(p.ends[1-from].see, number, o)
-	outgoing.begin()
-	incoming.begin()
-	sendErr := p.ends[from].sendAll(ctx, number, o)
-	if sendErr == nil {
-		// The probes that were sent have been seen by then, as the kernel sees
-		// them while it sends.
-		outgoing.finish(ctx, 0)
-	} else {
-		outgoing.stop()
+// NewNumber returns a number for a flight: so far from others that a few bits do not make one of the other.
+func NewNumber() uint32 { return rand.Uint32() }
+
+// Fly sends probes from an end, 0 or 1, to the other. All being sent, it has until say how long to wait for those that are on
+// their way; if all are there, it does not wait.
+func Fly(ctx context.Context, ends [2]End, from int, o Options, until func(*Flight) time.Duration) (*Flight, error) {
+	var ports [2]*Port
+	for i, e := range ends {
+		var err error
+		if ports[i], err = e.Open(); err != nil {
+			return nil, err
+		}
+		defer ports[i].Close()
 	}
-	for _, a := range outgoing.arrivals {
+	number := NewNumber()
+	sight := ports[1-from].See(number, o)
+	f, err := ports[from].Send(ctx, number, o)
+	if err != nil {
+		sight.Stop()
+		return nil, err
+	}
+	seen, err := sight.Finish(ctx, until(f))
+	if err != nil {
+		return nil, err
+	}
+	f.Arrivals, f.Missed = seen.Arrivals, f.Missed+seen.Missed
+	return f, nil
+}
+
+// Send sends the probes of a flight. The flight that it returns has no arrivals.
+func (p *Port) Send(ctx context.Context, number uint32, o Options) (*Flight, error) {
+	f := &Flight{Size: o.Size, Sent: make([]time.Duration, o.Count), SentLate: make([]bool, o.Count)}
+	outgoing := p.See(number, o)
+	err := p.sendAll(ctx, number, o)
+	if err != nil {
+		outgoing.Stop()
+		return nil, err
+	}
+	// The probes that were sent have been seen by then, as the kernel sees
+	// them while it sends.
+	seen, err := outgoing.Finish(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range seen.Arrivals {
 		if a.Probe >= 0 {
 			f.Sent[a.Probe], f.SentLate[a.Probe] = a.At, a.Late
 		}
 	}
-	if sendErr == nil {
-		incoming.finish(ctx, until(f))
-	} else {
-		incoming.stop()
-	}
-	f.Arrivals = incoming.arrivals
-	f.Missed = outgoing.missed + incoming.missed
-	for _, err := range []error{sendErr, outgoing.err, incoming.err, ctx.Err()} {
-		if err != nil {
-			return nil, err
-		}
-	}
+	f.Missed, f.Now = seen.Missed, time.Duration(time.Now().UnixNano())
 	return f, nil
 }
 
 // sendAll sends a flight's probes at their times; one that is behind is sent at
 // once.
-func (s *sockets) sendAll(ctx context.Context, flight uint32, o Options) error {
+func (p *Port) sendAll(ctx context.Context, flight uint32, o Options) error {
 	begin := time.Now()
 	b := make([]byte, frame.HeaderLen+o.Size)
 	for n := range o.Count {
@@ -190,7 +194,7 @@ func (s *sockets) sendAll(ctx context.Context, flight uint32, o Options) error {
 			return ctx.Err()
 		}
 		compose(b[frame.HeaderLen:], flight, uint32(n))
-		if _, err := s.send.Write(b); err != nil {
+		if _, err := p.send.Write(b); err != nil {
 			return fmt.Errorf("send probe: %w", err)
 		}
 	}

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -10,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A sight collects what of a flight crosses an interface.
-type sight struct {
+// A Sight collects what of a flight crosses an interface.
+type Sight struct {
 	file   *os.File
 	flight uint32
 	size   int
@@ -30,37 +31,45 @@ type sight struct {
 // sightBatch is the number of frames that are taken at once.
 const sightBatch = 32
 
-func newSight(file *os.File, flight uint32, o Options) *sight {
+// Seen is what a Sight has collected.
+type Seen struct {
+	Arrivals []Arrival
+	Missed   uint64 // frames that the socket had no room for
+}
+
+// See begins to collect what of a flight crosses the interface.
+func (p *Port) See(flight uint32, o Options) *Sight {
 	buffers := make([][]byte, sightBatch)
 	for i := range buffers {
 		buffers[i] = make([]byte, frame.HeaderLen+o.Size+1) // one more tells longer frames
 	}
-	return &sight{
-		file: file, flight: flight, size: o.Size, left: o.Count, done: make(chan struct{}),
+	s := &Sight{
+		file: p.see, flight: flight, size: o.Size, left: o.Count, done: make(chan struct{}),
 		receiver: frame.NewReceiver(buffers), seen: make([]bool, o.Count),
 	}
-}
-
-// begin begins to collect.
-func (s *sight) begin() {
 	// A deadline of an earlier flight may have passed. Sockets take deadlines.
 	_ = s.file.SetReadDeadline(time.Time{})
 	go func() {
 		defer close(s.done)
 		s.err = s.collect()
 	}()
+	return s
 }
 
-// finish ends collecting when every probe has been seen, or after so long.
-func (s *sight) finish(ctx context.Context, limit time.Duration) {
+// Finish ends collecting when every probe has been seen, after so long, or with ctx.
+func (s *Sight) Finish(ctx context.Context, limit time.Duration) (*Seen, error) {
 	stop := context.AfterFunc(ctx, func() { _ = s.file.SetReadDeadline(time.Now()) })
 	defer stop()
 	_ = s.file.SetReadDeadline(time.Now().Add(limit + settling))
 	<-s.done
+	if err := cmp.Or(s.err, ctx.Err()); err != nil {
+		return nil, err
+	}
+	return &Seen{s.arrivals, s.missed}, nil
 }
 
-// stop ends it at once.
-func (s *sight) stop() {
+// Stop ends it at once, also after Finish.
+func (s *Sight) Stop() {
 	_ = s.file.SetReadDeadline(time.Now())
 	<-s.done
 }
@@ -69,7 +78,7 @@ func (s *sight) stop() {
 // that have crossed.
 const settling = 50 * time.Millisecond
 
-func (s *sight) collect() error {
+func (s *Sight) collect() error {
 	raw, err := s.file.SyscallConn()
 	if err != nil {
 		return err
@@ -104,7 +113,7 @@ func (s *sight) collect() error {
 }
 
 // look notes a frame, behind its virtio header, if it is of the flight.
-func (s *sight) look(b []byte, at time.Duration, stamped bool) {
+func (s *Sight) look(b []byte, at time.Duration, stamped bool) {
 	b = b[min(frame.HeaderLen, len(b)):]
 	if len(b) != s.size || !isProbe(b) {
 		return
@@ -128,7 +137,7 @@ func (s *sight) look(b []byte, at time.Duration, stamped bool) {
 }
 
 // count notes how many frames were missed.
-func (s *sight) count(control func(func(uintptr)) error) error {
+func (s *Sight) count(control func(func(uintptr)) error) error {
 	var missedErr error
 	err := control(func(fd uintptr) { s.missed, missedErr = frame.Overruns(int(fd)) })
 	return errors.Join(err, missedErr)

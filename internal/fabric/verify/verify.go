@@ -50,17 +50,26 @@ type Direction struct {
 	Asked topology.Impairment // that the probes meet
 	Found report.Probed       // so far, without the name of the endpoint
 
-	ends      [2]probe.End
+	fly       Fly
 	from      int
 	tolerance topology.Tolerance
 	mtu       int
 	options   probe.Options
 }
 
-// Prepare decides what to send over a link between two ends, from one of them. The
-// direction is set to what asked says.
-func Prepare(spec *topology.Link, ends [2]probe.End, from int, asked topology.Impairment, probes Probes) (*Direction, error) {
-	p := &Direction{ends: ends, from: from, Asked: asked, tolerance: linkreport.Tolerance(spec), mtu: spec.MTU}
+// A Fly sends probes from an end of the link, 0 or 1, to the other, as probe.Fly does.
+type Fly func(ctx context.Context, from int, o probe.Options, until func(*probe.Flight) time.Duration) (*probe.Flight, error)
+
+// Within returns the Fly of a link whose ends this process reaches.
+func Within(ends [2]probe.End) Fly {
+	return func(ctx context.Context, from int, o probe.Options, until func(*probe.Flight) time.Duration) (*probe.Flight, error) {
+		return probe.Fly(ctx, ends, from, o, until)
+	}
+}
+
+// Prepare decides what to send over a link from one of its ends. The direction is set to what asked says.
+func Prepare(spec *topology.Link, fly Fly, from int, asked topology.Impairment, probes Probes) (*Direction, error) {
+	p := &Direction{fly: fly, from: from, Asked: asked, tolerance: linkreport.Tolerance(spec), mtu: spec.MTU}
 	largest := p.mtu + etherLen
 	switch {
 	case probes.Size != 0 && (probes.Size < probe.MinSize || probes.Size > largest):
@@ -100,15 +109,11 @@ func wireBits(size int) float64 { return 8 * float64(impair.WireBytes(size)) }
 // expecting flies probes and says what of them was expected.
 func (p *Direction) expecting(ctx context.Context, o probe.Options, skip uint64) (*probe.Flight, probe.Expected, error) {
 	var expected probe.Expected
-	path, err := probe.Open(p.ends)
-	if err != nil {
-		return nil, expected, err
-	}
-	defer path.Close()
-	flight, err := path.Fly(ctx, p.from, o, func(f *probe.Flight) time.Duration {
+	flight, err := p.fly(ctx, p.from, o, func(f *probe.Flight) time.Duration {
+		begin := time.Now()
 		expected = probe.Expect(f, p.Asked, skip)
 		late := max(p.tolerance.DelayP99, patience)
-		return time.Duration(max(0, int64(expected.Last)-time.Now().UnixNano())) + late
+		return max(0, expected.Last-f.Now-time.Since(begin)) + late
 	})
 	return flight, expected, err
 }
@@ -136,9 +141,13 @@ func (p *Direction) Fly(ctx context.Context) error {
 	r.Reordered, r.Corrupted, r.Marked = got.Reordered, got.Corrupted, got.Marked
 	r.Delay = report.Latency{Min: micros(got.DelayMin), P50: micros(got.DelayP50), P99: micros(got.DelayP99), Max: micros(got.DelayMax)}
 	r.JitterUS = micros(got.Jitter)
+	if flight.Unsure > 0 {
+		unsure := micros(flight.Unsure)
+		r.ClockErrorUS = &unsure
+	}
 	if got.Received > 0 {
-		p.judgeDelay("delay p50", got.DelayP50, expected.DelayP50, p.tolerance.Delay)
-		p.judgeDelay("delay p99", got.DelayP99, expected.DelayP99, p.tolerance.DelayP99)
+		p.judgeDelay("delay p50", got.DelayP50, expected.DelayP50, p.tolerance.Delay, flight.Unsure)
+		p.judgeDelay("delay p99", got.DelayP99, expected.DelayP99, p.tolerance.DelayP99, flight.Unsure)
 	}
 	p.judgeCount("lost", got.Lost, expected.Lost, p.tolerance.Loss*float64(got.Sent))
 	p.judgeCount("duplicated", got.Duplicated, expected.Duplicated, 0)
@@ -150,8 +159,12 @@ func (p *Direction) Fly(ctx context.Context) error {
 
 func micros(d time.Duration) float64 { return linkreport.Microseconds(int64(d)) }
 
-func (p *Direction) judgeDelay(figure string, got time.Duration, expected probe.Range, tolerance time.Duration) {
+// judgeDelay judges a delay, which may be wrong by unsure.
+func (p *Direction) judgeDelay(figure string, got time.Duration, expected probe.Range, tolerance, unsure time.Duration) {
 	low, high := max(0, linkreport.Microseconds(int64(expected.Low))-micros(earliest)), linkreport.Microseconds(int64(expected.High))+micros(tolerance)
+	if unsure > 0 { // packets of a link without delay may seem to arrive before they are sent
+		low, high = low-micros(unsure), high+micros(unsure)
+	}
 	p.judge(figure, micros(got), low, high, words.Duration)
 }
 

@@ -1,9 +1,11 @@
 package verify
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ndklab/ndklab/internal/fabric/probe"
 	"github.com/ndklab/ndklab/topology"
@@ -28,7 +30,7 @@ func TestPrepare(t *testing.T) {
 		{Probes{Count: MaxProbes + 1}, 0, "expected 1 to 1000000"},
 		{Probes{PerSecond: -1}, 0, "expected 1 to 1000000"},
 	} {
-		d, err := Prepare(spec, [2]probe.End{}, 0, topology.Impairment{Rate: tt.rate}, tt.probes)
+		d, err := Prepare(spec, nil, 0, topology.Impairment{Rate: tt.rate}, tt.probes)
 		got := fmt.Sprint(err)
 		if err == nil {
 			got = fmt.Sprint(d.options.Count, d.options.PerSecond, d.options.Size)
@@ -57,6 +59,42 @@ func TestQueued(t *testing.T) {
 	for packets, want := range map[uint64]int{7: 7, 100: 20} {
 		if got := queued(topology.Impairment{Rate: 1_000_000, Queue: topology.Queue{Packets: packets}}, 1000, 20); got != want {
 			t.Errorf("%d probes fit a queue of %d packets, want %d", got, packets, want)
+		}
+	}
+}
+
+// What two clocks have measured is judged by as much wider bounds as they may be wrong, and the result says so.
+func TestUnsure(t *testing.T) {
+	const delay, beyond = time.Millisecond, 50 * time.Microsecond
+	spec := &topology.Link{MTU: 1500, Tolerance: topology.Tolerance{Delay: time.Nanosecond, DelayP99: time.Nanosecond}}
+	for unsure, passes := range map[time.Duration]bool{0: false, beyond - earliest - time.Microsecond: false, beyond: true} {
+		for _, off := range []time.Duration{-beyond, beyond} {
+			fly := func(_ context.Context, _ int, o probe.Options, until func(*probe.Flight) time.Duration) (*probe.Flight, error) {
+				f := &probe.Flight{Size: o.Size, Unsure: unsure}
+				for i := range o.Count {
+					at := time.Hour + time.Duration(i)*time.Millisecond
+					f.Sent = append(f.Sent, at)
+					f.Arrivals = append(f.Arrivals, probe.Arrival{Probe: i, At: at + delay + off})
+				}
+				f.Now = f.Sent[o.Count-1]
+				if wait := until(f); wait < delay || wait > delay+patience {
+					t.Errorf("it waits for %v", wait)
+				}
+				return f, nil
+			}
+			d, err := Prepare(spec, fly, 0, topology.Impairment{Delay: delay}, Probes{Count: 50})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := d.Fly(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if p50 := d.Found.Findings[0]; p50.Figure != "delay p50" || p50.Passed != passes {
+				t.Errorf("off by %v, unsure by %v: %+v", off, unsure, p50)
+			}
+			if said := d.Found.ClockErrorUS; (said != nil) != (unsure > 0) || said != nil && *said != micros(unsure) {
+				t.Errorf("unsure by %v: the result says %v", unsure, said)
+			}
 		}
 	}
 }

@@ -31,6 +31,9 @@ func WriteVerification(w io.Writer, v *report.Verification) error {
 			settings = "no impairment"
 		}
 		p.paragraph(v.Engine+": ", fmt.Sprintf("%s; %s of %d B, %d each second; 98 %% of the delays are within %s", settings, words.Plural(d.Sent, "probe"), d.Size, d.PerSecond, words.Duration(2*d.JitterUS)))
+		if d.ClockErrorUS != nil {
+			p.paragraph("", fmt.Sprintf("the ends are at two hosts, whose clocks measure the delays: these may be wrong by %s, and so much wider is what is expected of them", words.Duration(*d.ClockErrorUS)))
+		}
 		if d.Remark != "" {
 			p.paragraph("", d.Remark)
 		}
