@@ -17,7 +17,9 @@ func linkVerifyCommand() *cobra.Command {
 		Long: `Sends numbered packets across a link, in both directions, and prints what became
 of them: delay, jitter, loss, duplicates, reordering, corruption, marks and, of a link
 with a rate, the rate of a burst. Delays are between the kernel's timestamps of a packet
-as it leaves one end and as it arrives at the other.
+as it leaves one end and as it arrives at the other. Those of a link between two hosts are
+of two clocks: the output says how well their difference is known, and what is expected is
+as much wider.
 
 What is expected is what the model of links does with the same packets, many times with
 other seeds, and beyond that the tolerance of the link. The exit code is 1 if a figure is

@@ -3,7 +3,8 @@
 // the packets they stand for, and checksums left to hardware are filled in.
 //
 // It takes both directions of each interface, with the kernel's timestamps in
-// nanoseconds; the packets of one super-packet share one. Packets that leave on a
+// nanoseconds; the packets of one super-packet share one. Those of another host are
+// corrected by how its clock differs, and the file says how well that is known. Packets that leave on a
 // link which an engine carries are found again in the engine's tap (package tap),
 // and what the engine decided becomes the packet's comment: that is how packets
 // show that never arrived.
@@ -31,6 +32,7 @@ import (
 	"sync"
 
 	"github.com/ndklab/ndklab/internal/fabric/frame"
+	"github.com/ndklab/ndklab/internal/fabric/trunk"
 	"github.com/ndklab/ndklab/internal/topology/filter"
 	"golang.org/x/sys/unix"
 )
@@ -59,8 +61,12 @@ type Source struct {
 	// one that it sends into; nil if there is none.
 	Tap       *os.File
 	Direction int
-	Carried   bool            // the tap is on: an engine has the link
-	Gone      <-chan struct{} // closed when there is nothing more to come; nil: never
+	Carried   bool // the tap is on: an engine has the link
+	// Host has the interface, if Socket is a stream, and Clock is how its wall clock differs from that of the capture's time line
+	// when the capture begins. The stream tells what follows.
+	Host  string
+	Clock trunk.Difference
+	Gone  <-chan struct{} // closed when there is nothing more to come; nil: never
 }
 
 // TapLength is the number of bytes of each packet that Run wants from a tap: they
@@ -109,7 +115,7 @@ func Run(ctx context.Context, sources []Source, files *Files, options Options) (
 	for i := range sources {
 		takers.Go(func() { overruns[i], failures[i] = sources[i].take(ctx, i, chunks) })
 		if sources[i].Tap != nil {
-			readers.Go(func() { r.fates.read(tapped, &sources[i], i) })
+			readers.Go(func() { r.fates.read(tapped, &sources[i], i, chunks) })
 		}
 	}
 	go func() {

@@ -43,7 +43,7 @@ func newFates(sources int) *fates {
 
 // read passes on what the tap of a source says of the packets that the source sends,
 // until ctx ends, or the link, the lab or the capture.
-func (f *fates) read(ctx context.Context, s *Source, source int) {
+func (f *fates) read(ctx context.Context, s *Source, source int, chunks *chunks) {
 	raw, err := s.Tap.SyscallConn()
 	if err != nil {
 		return // the capture has ended
@@ -57,7 +57,7 @@ func (f *fates) read(ctx context.Context, s *Source, source int) {
 		if err != nil {
 			return
 		}
-		d := decision{source: source, stamp: p.Stamp, missed: p.Missed}
+		d := decision{source: source, stamp: p.Stamp - chunks.ahead[source].Load(), missed: p.Missed}
 		if p.Size > 0 && p.Direction == s.Direction {
 			d.key, d.comment = signature(source, p.Frame, p.Size), comment(&p)
 		}

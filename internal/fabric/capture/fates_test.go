@@ -195,7 +195,7 @@ func TestFirstFatesAreSlow(t *testing.T) {
 	must(t, err)
 	must(t, write.Close())
 	wait("while the tap is unread")
-	r.fates.read(t.Context(), &source, 0) // up to the end of the stream
+	r.fates.read(t.Context(), &source, 0, newChunks(1)) // up to the end of the stream
 	wait("while the decision is on its way")
 	for len(r.fates.told) > 0 {
 		r.decide(<-r.fates.told)

@@ -17,6 +17,7 @@ const (
 	optionComment     = 1
 	optionApplication = 4  // of the section: shb_userappl
 	optionName        = 2  // of an interface: if_name
+	optionDescription = 3  // if_description
 	optionUnit        = 9  // if_tsresol
 	optionFilter      = 11 // if_filter, whose first byte 0 says that it is tcpdump's
 	optionStart       = 2  // of statistics: isb_starttime
@@ -41,8 +42,11 @@ type blocks struct {
 	start   int // of the block being made
 }
 
+// described is an interface with what is to be said of it; "" if nothing is.
+type described struct{ name, description string }
+
 // section begins a section, with its interfaces.
-func (n *blocks) section(interfaces []string, filter string) {
+func (n *blocks) section(interfaces []described, filter string) {
 	n.begin(blockSection)
 	n.uint32(byteOrderMagic)
 	n.uint16(1) // version 1.0
@@ -51,12 +55,15 @@ func (n *blocks) section(interfaces []string, filter string) {
 	n.option(optionApplication, "ndklab")
 	n.option(optionEnd, "")
 	n.end()
-	for _, name := range interfaces {
+	for _, of := range interfaces {
 		n.begin(blockInterface)
 		n.uint16(linkEthernet)
 		n.uint16(0)
 		n.uint32(uint32(n.snaplen))
-		n.option(optionName, name)
+		n.option(optionName, of.name)
+		if of.description != "" {
+			n.option(optionDescription, of.description)
+		}
 		if filter != "" {
 			n.option(optionFilter, "\x00"+filter)
 		}

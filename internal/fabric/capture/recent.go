@@ -13,6 +13,7 @@ import (
 	"unsafe"
 
 	"github.com/ndklab/ndklab/internal/fabric/frame"
+	"github.com/ndklab/ndklab/internal/fabric/trunk"
 	"golang.org/x/sys/unix"
 )
 
@@ -179,17 +180,16 @@ func (r *Recent) Close() error {
 	return cmp.Or(unix.Munmap(r.memory), r.socket.Close())
 }
 
-// A recalled is a frame that a Recent has.
-type recalled struct {
-	source  int
-	stamp   int64 // ns since 1970
-	length  int   // bytes, of which data is what was kept
-	data    []byte
-	comment string
+// A Recalled is a frame that a Recent has.
+type Recalled struct {
+	Stamp   int64 // ns since 1970
+	Length  int   // bytes, of which Data is what was kept
+	Data    []byte
+	Comment string
 }
 
 // recall adds the frames that the Recent has to frames. They share its memory.
-func (r *Recent) recall(source int, frames []recalled) []recalled {
+func (r *Recent) recall(frames []Recalled) []Recalled {
 	for block := r.oldest; block < r.oldest+r.blocks() && r.full(block); block++ {
 		at := r.header(block)
 		base := block % r.blocks() * r.block
@@ -197,10 +197,10 @@ func (r *Recent) recall(source int, frames []recalled) []recalled {
 		for range at.Num_pkts {
 			h := (*unix.Tpacket3Hdr)(unsafe.Pointer(&r.memory[offset]))
 			begin := offset + int(h.Mac)
-			frames = append(frames, recalled{
-				source: source, stamp: int64(h.Sec)*1e9 + int64(h.Nsec), length: int(h.Len),
-				data:    r.memory[begin : begin+int(h.Snaplen)],
-				comment: superPacket(r.memory[begin-frame.HeaderLen:begin], int(h.Len)),
+			frames = append(frames, Recalled{
+				Stamp: int64(h.Sec)*1e9 + int64(h.Nsec), Length: int(h.Len),
+				Data:    r.memory[begin : begin+int(h.Snaplen)],
+				Comment: superPacket(r.memory[begin-frame.HeaderLen:begin], int(h.Len)),
 			})
 			offset += int(h.Next_offset)
 		}
@@ -218,30 +218,67 @@ func superPacket(virtio []byte, length int) string {
 	return fmt.Sprintf("the first of %d packets of a super-packet", (length-headers+size-1)/size)
 }
 
-// WriteRecent writes what several Recents have as pcapng, in the order of time. Frames that
-// came within the last RetireTime may be missing.
-func WriteRecent(w io.Writer, all []*Recent) error {
-	var names []string
-	var frames []recalled
-	counts := make([]Counts, len(all))
-	for i, r := range all {
-		names = append(names, r.name)
-		before := len(frames)
-		frames = r.recall(i, frames)
-		counts[i].Packets = uint64(len(frames) - before)
-		stats, err := unix.GetsockoptTpacketStatsV3(int(r.socket.Fd()), unix.SOL_PACKET, unix.PACKET_STATISTICS)
-		if err != nil {
-			return fmt.Errorf("recent packets of %s: PACKET_STATISTICS: %w", r.name, err)
-		}
-		counts[i].Dropped = uint64(stats.Drops)
-		counts[i].Other = uint64(stats.Packets) - counts[i].Packets - counts[i].Dropped // they have made room
+// Remembered is what a Recent has, as it goes to another process. Its frames are in the order of time.
+type Remembered struct {
+	Name        string // of the interface
+	Description string // of it; "": there is nothing to say
+	Opened      int64  // ns since 1970
+	Counts      Counts
+	Frames      []Recalled
+}
+
+// Remembered returns what the Recent has. Frames that came within the last RetireTime may be missing. They share the Recent's
+// memory until Turn is called.
+func (r *Recent) Remembered() (Remembered, error) {
+	m := Remembered{Name: r.name, Opened: r.opened, Frames: r.recall(nil)}
+	stats, err := unix.GetsockoptTpacketStatsV3(int(r.socket.Fd()), unix.SOL_PACKET, unix.PACKET_STATISTICS)
+	if err != nil {
+		return m, fmt.Errorf("recent packets of %s: PACKET_STATISTICS: %w", r.name, err)
 	}
-	slices.SortStableFunc(frames, func(a, b recalled) int { return cmp.Compare(a.stamp, b.stamp) })
+	m.Counts.Packets, m.Counts.Dropped = uint64(len(m.Frames)), uint64(stats.Drops)
+	m.Counts.Other = uint64(stats.Packets) - m.Counts.Packets - m.Counts.Dropped // they have made room
+	return m, nil
+}
+
+// Correct takes off its times by how much the clock of its host is ahead, and has the file say so.
+func (m *Remembered) Correct(host string, clock trunk.Difference) {
+	m.Description = describeClock(host, clock)
+	m.Opened -= int64(clock.Ahead)
+	for i := range m.Frames {
+		m.Frames[i].Stamp -= int64(clock.Ahead)
+	}
+}
+
+// WriteRecent writes what several Recents have as pcapng, in the order of time.
+func WriteRecent(w io.Writer, recents []*Recent) error {
+	all := make([]Remembered, len(recents))
+	for i, r := range recents {
+		var err error
+		if all[i], err = r.Remembered(); err != nil {
+			return err
+		}
+	}
+	return WriteRemembered(w, all)
+}
+
+// WriteRemembered is WriteRecent of what has come from other processes.
+func WriteRemembered(w io.Writer, all []Remembered) error {
+	type at struct{ source, frame int }
+	var interfaces []described
+	var order []at
+	for i := range all {
+		interfaces = append(interfaces, described{all[i].Name, all[i].Description})
+		for j := range all[i].Frames {
+			order = append(order, at{i, j})
+		}
+	}
+	frame := func(a at) *Recalled { return &all[a.source].Frames[a.frame] }
+	slices.SortStableFunc(order, func(a, b at) int { return cmp.Compare(frame(a).Stamp, frame(b).Stamp) })
 	out := blocks{snaplen: mostLength}
-	out.section(names, "")
-	for i := range frames {
-		f := &frames[i]
-		out.packet(f.source, f.stamp, f.length, f.data, false, f.comment)
+	out.section(interfaces, "")
+	for _, a := range order {
+		f := frame(a)
+		out.packet(a.source, f.Stamp, f.Length, f.Data, false, f.Comment)
 		if len(out.bytes) < bufferSize {
 			continue
 		}
@@ -250,8 +287,8 @@ func WriteRecent(w io.Writer, all []*Recent) error {
 		}
 		out.bytes = out.bytes[:0]
 	}
-	for i, r := range all {
-		out.statistics(i, r.opened, time.Now().UnixNano(), counts[i], "")
+	for i := range all {
+		out.statistics(i, all[i].Opened, time.Now().UnixNano(), all[i].Counts, "")
 	}
 	if _, err := w.Write(out.bytes); err != nil {
 		return fmt.Errorf("write the recent packets: %w", err)

@@ -26,13 +26,13 @@ func openRecent(t testing.TB, iface string, size int) *Recent {
 }
 
 // recalls waits until a Recent has a frame that ok likes, and returns all that it has.
-func recalls(t *testing.T, r *Recent, ok func(*recalled) bool) []recalled {
+func recalls(t *testing.T, r *Recent, ok func(*Recalled) bool) []Recalled {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	late := time.After(time.Minute)
 	for {
-		frames := r.recall(0, nil)
+		frames := r.recall(nil)
 		for i := range frames {
 			if ok(&frames[i]) {
 				return frames
@@ -68,15 +68,15 @@ func TestRecent(t *testing.T) {
 	near, far := openRecent(t, "near", 1<<20), openRecent(t, "far", 1<<20)
 	began := time.Now()
 	sent := sendSuper(t)
-	frames := recalls(t, far, func(f *recalled) bool { return f.length == headers+payload })
+	frames := recalls(t, far, func(f *Recalled) bool { return f.Length == headers+payload })
 	f := &frames[len(frames)-1]
-	if len(f.data) != recentLength || !bytes.Equal(f.data[headers:], sent[:recentLength-headers]) {
-		t.Errorf("kept % x", f.data)
+	if len(f.Data) != recentLength || !bytes.Equal(f.Data[headers:], sent[:recentLength-headers]) {
+		t.Errorf("kept % x", f.Data)
 	}
-	if at := time.Unix(0, f.stamp); at.Before(began) || at.After(time.Now()) {
+	if at := time.Unix(0, f.Stamp); at.Before(began) || at.After(time.Now()) {
 		t.Errorf("it came at %v, and was sent after %v", at, began)
 	}
-	if got := near.recall(0, nil); len(got) > 0 {
+	if got := near.recall(nil); len(got) > 0 {
 		t.Errorf("kept %d frames that went out", len(got))
 	}
 	var file bytes.Buffer
@@ -98,9 +98,9 @@ func TestRecentManagement(t *testing.T) {
 		sendNumber(t, 4791, 280, ofQP, 0xab<<24|qp)
 	}
 	kept := map[uint32]int{}
-	recalls(t, r, func(f *recalled) bool {
-		if f.length == headers+280 {
-			kept[binary.BigEndian.Uint32(f.data[headers+ofQP:])&0xffffff] = len(f.data)
+	recalls(t, r, func(f *Recalled) bool {
+		if f.Length == headers+280 {
+			kept[binary.BigEndian.Uint32(f.Data[headers+ofQP:])&0xffffff] = len(f.Data)
 		}
 		return len(kept) == 2
 	})
@@ -118,8 +118,8 @@ func TestRecentTurns(t *testing.T) {
 		sendNumber(t, 9, 64, 0, uint32(i+1))
 		r.Turn()
 	}
-	number := func(f *recalled) uint32 { return binary.BigEndian.Uint32(f.data[headers:]) }
-	frames := recalls(t, r, func(f *recalled) bool { return f.length == headers+64 && number(f) == sent })
+	number := func(f *Recalled) uint32 { return binary.BigEndian.Uint32(f.Data[headers:]) }
+	frames := recalls(t, r, func(f *Recalled) bool { return f.Length == headers+64 && number(f) == sent })
 	if first := number(&frames[0]); first == 1 {
 		t.Error("the first frame has never made room")
 	}
@@ -168,7 +168,7 @@ func TestRecentBindsAgain(t *testing.T) {
 	t.Cleanup(remove)
 	must(t, r.Bind())
 	// The kernel looks for neighbours when an interface comes up.
-	recalls(t, r, func(f *recalled) bool { return binary.BigEndian.Uint16(f.data[12:]) == 0x86dd })
+	recalls(t, r, func(f *Recalled) bool { return binary.BigEndian.Uint16(f.Data[12:]) == 0x86dd })
 }
 
 // BenchmarkRecent measures the time that a super-packet takes of its sender's processor, as

@@ -43,6 +43,7 @@ type recorder struct {
 	come    []progress    // by source
 	came    []bool        // by source: all that there was when write was called has come
 	silent  []bool        // by source: no engine had the link then
+	clocks  []clock       // by source
 	pairs   pairs
 
 	marks  []Mark // that no packet has yet
@@ -79,7 +80,7 @@ func newRecorder(sources []Source, chunks *chunks, files *Files, options Options
 	r := &recorder{
 		sources: sources, chunks: chunks, options: options, output: newOutput(files), made: blocks{snaplen: options.Snaplen},
 		started: time.Now().UnixNano(), counts: make([]Counts, len(sources)), waiting: make([]queue, len(sources)), come: make([]progress, len(sources)), came: make([]bool, len(sources)),
-		silent: make([]bool, len(sources)), fates: newFates(len(sources)), pairs: newPairs(),
+		silent: make([]bool, len(sources)), clocks: make([]clock, len(sources)), fates: newFates(len(sources)), pairs: newPairs(),
 	}
 	if len(sources) > 1 || sources[0].Tap != nil {
 		r.window = window
@@ -88,27 +89,34 @@ func newRecorder(sources []Source, chunks *chunks, files *Files, options Options
 		if sources[i].Carried {
 			r.come[i].at = r.started
 		}
+		r.clocks[i].take(sources[i].Clock)
+		chunks.ahead[i].Store(int64(sources[i].Clock.Ahead)) // before its tap is read
 	}
 	return r
 }
 
 // begin begins a file.
 func (r *recorder) begin() {
-	var names []string
+	var interfaces []described
 	for i := range r.sources {
-		names = append(names, r.sources[i].Name)
+		interfaces = append(interfaces, r.clocks[i].describe(&r.sources[i]))
 	}
 	filter := ""
 	if r.options.Filter != nil {
 		filter = r.options.Filter.String()
 	}
-	r.made.section(names, filter)
+	r.made.section(interfaces, filter)
 }
 
 // complete ends a file with the counts, and a comment on all of it.
 func (r *recorder) complete(comment string) {
 	now := time.Now().UnixNano()
 	for i := range r.counts {
+		if clocks := r.clocks[i].sum(&r.sources[i]); comment == "" {
+			comment = clocks
+		} else if clocks != "" {
+			comment += "; " + clocks
+		}
 		r.made.statistics(i, r.started, now, r.counts[i], comment)
 		comment = ""
 	}
@@ -160,6 +168,9 @@ func (r *recorder) run(taps <-chan struct{}) {
 			now := time.Now().UnixNano()
 			for _, f := range c.frames {
 				r.frame(c.source, c.bytes[f.begin:f.end], &f, now)
+			}
+			if r.sources[c.source].Stream {
+				r.clocks[c.source].take(c.clock)
 			}
 			r.come[c.source].until = max(r.come[c.source].until, c.until)
 			if p := &r.come[c.source]; c.told && p.at == 0 { // its first word is on its way

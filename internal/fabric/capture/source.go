@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/fabric/frame"
+	"github.com/ndklab/ndklab/internal/fabric/trunk"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,8 +28,9 @@ type chunk struct {
 	bytes  []byte
 	frames []taken
 	// Of a stream:
-	until int64 // all older frames are in this chunk or were in those before; 0: it does not say
-	told  bool  // the tap is on
+	until int64            // all older frames are in this chunk or were in those before; 0: it does not say
+	told  bool             // the tap is on
+	clock trunk.Difference // of the host's, in the end
 }
 
 // taken is a frame in a chunk.
@@ -45,10 +47,14 @@ type chunks struct {
 	// out is, by source, how many chunks have or are about to have frames that were not
 	// recorded yet.
 	out []atomic.Int32
+	// ahead is, by source, by how much the clock of its stamps is ahead now, ns.
+	ahead []atomic.Int64
 }
 
 func newChunks(sources int) *chunks {
-	c := &chunks{empty: make(chan *chunk, chunkCount), full: make(chan *chunk, chunkCount), out: make([]atomic.Int32, sources)}
+	c := &chunks{
+		empty: make(chan *chunk, chunkCount), full: make(chan *chunk, chunkCount), out: make([]atomic.Int32, sources), ahead: make([]atomic.Int64, sources),
+	}
 	for range chunkCount {
 		c.empty <- new(chunk)
 	}

@@ -13,22 +13,28 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/fabric/frame"
+	"github.com/ndklab/ndklab/internal/fabric/trunk"
 	"golang.org/x/sys/unix"
 )
 
 // This file brings what a packet socket gives to another host, which can have no such socket: Send takes frames off the
 // socket as a capture does and writes them to a stream, which a capture reads in its place.
 
-// A message of the stream is a frame, or says that there are no more up to an instant. All integers are little-endian.
+// A message of the stream is a frame, or says that there are no more up to an instant, or how the clock of the stamps that follow
+// differs. All integers are little-endian.
 const (
 	offLength  = 0  // uint32: of all of it, bytes
 	offDropped = 4  // uint32: frames that are not in the stream, since the message before
-	offStamp   = 8  // int64: when the kernel took the frame, ns since 1970; of a message without one, all older ones have come
+	offStamp   = 8  // int64: when the kernel took the frame, ns since 1970; of a message without one, all older ones have come; of a clock, by how much it is ahead
 	offFlags   = 16 // uint8
-	messageLen = 17 // then the frame with its virtio header, if there is one
+	messageLen = 17 // then the frame with its virtio header, if there is one; of a clock, uint64: by how much that may be wrong
 
-	flagOut  = 1 // the frame was sent through the interface, rather than received
-	flagTold = 2 // the tap is on, and tells what becomes of packets from now on
+	flagOut   = 1 // the frame was sent through the interface, rather than received
+	flagTold  = 2 // the tap is on, and tells what becomes of packets from now on
+	flagClock = 4 // the message is of the clock
+
+	// clockLen is the length of a message of the clock, bytes.
+	clockLen = messageLen + 8
 
 	// maxMessage bounds a message, bytes.
 	maxMessage = messageLen + frame.MaxLen
@@ -45,8 +51,9 @@ var errStream = errors.New("not the stream of a capture")
 // Send takes frames off a packet socket (Open), for as long as ctx lasts and somebody reads the stream, and writes them to
 // it, a socket, which it closes. The reader shuts its side down when it has enough; what the socket has by then is written
 // still. A reader that is slow has frames be lost in the socket, which are counted in the stream. told reports whether the
-// tap of the capture is on. Send stands back behind everybody else on the machine (StandBack).
-func Send(ctx context.Context, socket, to *os.File, told func() bool) error {
+// tap of the capture is on, and clock returns how the clock of this host differs from that of the reader's time line. Send stands
+// back behind everybody else on the machine (StandBack).
+func Send(ctx context.Context, socket, to *os.File, told func() bool, clock func() trunk.Difference) error {
 	runtime.LockOSThread() // for good: the thread ends with the goroutine
 	_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), nice)
 	defer to.Close()
@@ -58,7 +65,7 @@ func Send(ctx context.Context, socket, to *os.File, told func() bool) error {
 		_, _ = to.Read(make([]byte, 1))
 		cancel()
 	}()
-	s := sender{socket: socket, to: to, told: told}
+	s := sender{socket: socket, to: to, told: told, clock: clock}
 	stop := context.AfterFunc(ctx, func() {
 		// They fail on files that are closed, when there is nothing left to end.
 		_ = socket.SetReadDeadline(time.Unix(1, 0))
@@ -78,9 +85,11 @@ func Send(ctx context.Context, socket, to *os.File, told func() bool) error {
 type sender struct {
 	socket, to *os.File
 	told       func() bool
-	messages   []byte // that are to be written
-	newest     int64  // stamp of a frame
-	dropped    uint32 // frames, since the last message
+	clock      func() trunk.Difference
+	said       trunk.Difference // of the clock
+	messages   []byte           // that are to be written
+	newest     int64            // stamp of a frame
+	dropped    uint32           // frames, since the last message
 }
 
 func (s *sender) run(ctx context.Context) error {
@@ -95,6 +104,7 @@ func (s *sender) run(ctx context.Context) error {
 	receiver := frame.NewReceiver(buffers)
 	receiver.KeepDirections()
 	for idle := false; ; {
+		s.sayClock()
 		ended := ctx.Err() != nil
 		var n int
 		var at time.Time
@@ -185,6 +195,16 @@ func (s *sender) say(raw syscall.RawConn, until int64) error {
 	return nil
 }
 
+// sayClock adds how the clock differs, if that has changed.
+func (s *sender) sayClock() {
+	if d := s.clock(); d != s.said {
+		s.said = d
+		var wrong [8]byte
+		binary.LittleEndian.PutUint64(wrong[:], uint64(d.Wrong))
+		s.message(int64(d.Ahead), flagClock, wrong[:])
+	}
+}
+
 func (s *sender) message(stamp int64, flags byte, frame []byte) {
 	var head [messageLen]byte
 	binary.LittleEndian.PutUint32(head[offLength:], uint32(messageLen+len(frame)))
@@ -213,12 +233,16 @@ func (s *Source) takeStream(ctx context.Context, source int, chunks *chunks) (dr
 		_ = s.Socket.SetReadDeadline(time.Now().Add(patience)) // it cannot fail on a socket that is open
 	}()
 	buffer := make([]byte, max(sendSize, maxMessage))
-	have := 0
+	have, clock := 0, s.Clock
+	chunks.ahead[source].Store(int64(clock.Ahead))
 	for {
 		n, failed := s.Socket.Read(buffer[have:])
 		have += n
 		c := chunks.next(source)
+		c.clock = clock
 		rest, lost, err := c.addMessages(buffer[:have])
+		clock = c.clock
+		chunks.ahead[source].Store(int64(clock.Ahead))
 		dropped += lost
 		have = copy(buffer, rest)
 		if failed != nil || err != nil {
@@ -244,7 +268,8 @@ func (c *chunks) next(source int) *chunk {
 	return next
 }
 
-// addMessages adds the whole messages in b, and returns the rest and how many frames are not there.
+// addMessages adds the whole messages in b, with stamps that are corrected by the clock, and returns the rest and how many frames
+// are not there.
 func (c *chunk) addMessages(b []byte) (rest []byte, lost uint64, err error) {
 	for len(b) >= messageLen {
 		length := binary.LittleEndian.Uint32(b[offLength:])
@@ -255,8 +280,11 @@ func (c *chunk) addMessages(b []byte) (rest []byte, lost uint64, err error) {
 			break
 		}
 		lost += uint64(binary.LittleEndian.Uint32(b[offDropped:]))
-		stamp, flags := int64(binary.LittleEndian.Uint64(b[offStamp:])), b[offFlags]
-		if length == messageLen {
+		said, flags := int64(binary.LittleEndian.Uint64(b[offStamp:])), b[offFlags]
+		stamp := said - int64(c.clock.Ahead)
+		if flags&flagClock != 0 && length == clockLen {
+			c.clock = trunk.Difference{Ahead: time.Duration(said), Wrong: time.Duration(binary.LittleEndian.Uint64(b[messageLen:]))}
+		} else if length == messageLen {
 			c.until, c.told = stamp, c.told || flags&flagTold != 0
 		} else {
 			begin := len(c.bytes)

@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/gopacket/gopacket/pcapgo"
+	"github.com/ndklab/ndklab/internal/fabric/frame"
+	"github.com/ndklab/ndklab/internal/fabric/trunk"
 	"golang.org/x/sys/unix"
 )
 
@@ -25,6 +28,8 @@ func streamPair(t *testing.T) (a, b *os.File) {
 
 func never() bool { return false }
 
+func inStep() (none trunk.Difference) { return none }
+
 // A capture through a stream has the packets that one of a socket has, to the last frame before the end.
 func TestStream(t *testing.T) {
 	wire(t)
@@ -33,7 +38,7 @@ func TestStream(t *testing.T) {
 	defer socket.Close()
 	theirs, ours := streamPair(t)
 	sent := make(chan error, 1)
-	go func() { sent <- Send(context.Background(), socket, theirs, never) }()
+	go func() { sent <- Send(context.Background(), socket, theirs, never, inStep) }()
 	ctx, cancel := context.WithCancel(context.Background())
 	var file bytes.Buffer
 	var counts []Counts
@@ -56,6 +61,82 @@ func TestStream(t *testing.T) {
 	}
 }
 
+// Frames of two hosts whose clocks differ are recorded on one time line: each that arrives behind where it was sent, while the
+// clocks drift and one of them is set.
+func TestStreamsOfOtherClocks(t *testing.T) {
+	const (
+		delay = 100 * time.Microsecond
+		wrong = 20 * time.Microsecond // by how much what is known of the clocks is
+	)
+	var file bytes.Buffer
+	far, near := 5*time.Second, -time.Hour // ahead
+	sources := []Source{
+		{Name: "near", Stream: true, Host: "a", Clock: trunk.Difference{Ahead: near, Wrong: wrong}},
+		{Name: "far", Stream: true, Host: "b", Clock: trunk.Difference{Ahead: far, Wrong: wrong}},
+	}
+	r := newRecorder(sources, newChunks(2), Stream(&file), Options{})
+	r.begin()
+	begin := time.Now().Add(-time.Hour)
+	clocks := []trunk.Difference{sources[0].Clock, sources[1].Clock}
+	take := func(source int, ahead time.Duration, at time.Time, frame []byte) {
+		s := sender{clock: func() trunk.Difference { return trunk.Difference{Ahead: ahead + wrong/2, Wrong: wrong} }}
+		s.sayClock()
+		s.message(at.Add(ahead).UnixNano(), 0, frame)
+		c := &chunk{source: source, clock: clocks[source]}
+		if rest, _, err := c.addMessages(s.messages); err != nil || len(rest) > 0 || len(c.frames) != 1 {
+			t.Fatalf("%d bytes are left, %d frames, %v", len(rest), len(c.frames), err)
+		}
+		clocks[source] = c.clock
+		r.clocks[source].take(c.clock)
+		for _, f := range c.frames {
+			r.frame(source, c.bytes[f.begin:f.end], &f, 0)
+		}
+	}
+	const packets = 20
+	for i := range packets {
+		if i == packets/2 {
+			near += time.Minute
+		}
+		far += 15 * time.Microsecond
+		at := begin.Add(time.Duration(i) * time.Second)
+		one := make([]byte, frame.HeaderLen+60)
+		one[frame.HeaderLen+59] = byte(i)
+		take(0, near, at, one)
+		take(1, far, at.Add(delay), one)
+	}
+	r.write(true)
+	must(t, r.end())
+	ng, err := pcapgo.NewNgReader(bytes.NewReader(file.Bytes()), pcapgo.DefaultNgReaderOptions)
+	must(t, err)
+	var last time.Time
+	for i := range 2 * packets {
+		data, info, err := ng.ReadPacketData()
+		must(t, err)
+		if data[59] != byte(i/2) || info.InterfaceIndex != i%2 {
+			t.Errorf("packet %d is number %d at interface %d", i, data[59], info.InterfaceIndex)
+		}
+		if off := info.Timestamp.Sub(begin.Add(time.Duration(i/2)*time.Second + time.Duration(i%2)*delay)).Abs(); off > wrong || info.Timestamp.Before(last) {
+			t.Errorf("packet %d is off by %v, %v after the one before", i, off, info.Timestamp.Sub(last))
+		}
+		last = info.Timestamp
+	}
+	if _, _, err := ng.ReadPacketData(); err != io.EOF {
+		t.Errorf("at the end: %v", err)
+	}
+	for i, want := range []struct{ about, comment string }{
+		{"at host a, whose clock is ahead by -3600000000.0 us, give or take 20.0 us, which is taken off its times",
+			"the clock of host a was ahead by -3600000000.0 us to -3539999990.0 us, give or take 20.0 us at most, which was taken off its times"},
+		{"at host b, whose clock is ahead by 5000000.0 us, give or take 20.0 us, which is taken off its times",
+			"the clock of host b was ahead by 5000000.0 us to 5000310.0 us, give or take 20.0 us at most, which was taken off its times"},
+	} {
+		iface, err := ng.Interface(i)
+		must(t, err)
+		if iface.Description != want.about || iface.Statistics.Comment != want.comment {
+			t.Errorf("interface %d: %q, %q, want %q", i, iface.Description, iface.Statistics.Comment, want)
+		}
+	}
+}
+
 // A reader that is slow loses frames of the socket, which are counted, and holds up nothing.
 func TestStreamOfASlowReader(t *testing.T) {
 	wire(t)
@@ -75,7 +156,7 @@ func TestStreamOfASlowReader(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	done := make(chan error, 1)
-	go func() { done <- Send(ctx, socket, theirs, never) }()
+	go func() { done <- Send(ctx, socket, theirs, never, inStep) }()
 	var file bytes.Buffer
 	counts, err := Run(ctx, []Source{{Name: "near", Socket: ours, Stream: true}}, Stream(&file), Options{})
 	must(t, err)

@@ -1,20 +1,26 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/ndklab/ndklab/internal/control"
+	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/linkem"
 	"github.com/ndklab/ndklab/internal/fabric/probe"
+	"github.com/ndklab/ndklab/internal/hosts"
 	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
@@ -61,6 +67,133 @@ func TestCaptureAcrossHosts(t *testing.T) {
 	}
 	if total != volleys*volley || arrived != total/2 {
 		t.Errorf("%d packets were sent and %d arrived, want %d and half of that", total, arrived, volleys*volley)
+	}
+}
+
+// otherTime has the clock of host2 say that it is later there. The kernel, which both hosts have, says the same of packets at both:
+// with times that are corrected, those at host2 are so much earlier.
+const otherTime = 5 * time.Second
+
+func setOtherTime(t *testing.T) { t.Setenv(hosts.ClockVariable, "host2="+otherTime.String()) }
+
+// unsure is by how much times at a host may be wrong, by what a file says of an interface there.
+func unsure(t *testing.T, about, host string) time.Duration {
+	t.Helper()
+	var ahead, wrong float64
+	if _, err := fmt.Sscanf(about, "at host "+host+", whose clock is ahead by %f us, give or take %f us, which is taken off its times", &ahead, &wrong); err != nil || wrong <= 0 {
+		t.Fatalf("an interface at %s: %q, %v", host, about, err)
+	}
+	return time.Duration(wrong * 1e3)
+}
+
+// Times of packets at different hosts are of one time line, within what the file says.
+func TestCaptureWithClocksApart(t *testing.T) {
+	setOtherTime(t)
+	began := time.Now()
+	const delay = 5 * time.Millisecond
+	topo := ring(uniqueName(t), 2)
+	topo.Links[0].Directions[0] = topology.Impairment{Delay: delay}
+	l := startWith(t, topo, Options{Hosts: twoHosts})
+	path := filepath.Join(t.TempDir(), "both.pcapng")
+	recording := startRecording(t, l, Recording{Capture: topology.Capture{Interfaces: endpoints("n0:eth0", "n1:eth0"), File: path}})
+	fire(t, l, 4791, 100)
+	volleyIn(t, path, 100, volley)
+	for i, c := range recording.end(t) {
+		if c.Dropped > 0 || c.Fateless > 0 {
+			t.Errorf("interface %d: %+v", i, c)
+		}
+	}
+	sent, arrived := map[string]time.Time{}, map[string]time.Time{}
+	var may time.Duration
+	for _, p := range readCapture(t, path) {
+		if len(p.frame) != 142 {
+			continue
+		}
+		if p.iface == "n0:eth0" {
+			sent[string(p.frame[14:])] = p.at
+			if p.comment != "delayed 5ms" {
+				t.Errorf("a packet was %q", p.comment)
+			}
+			may = max(may, unsure(t, p.about, "host1"))
+			continue
+		}
+		arrived[string(p.frame[14:])] = p.at
+		may = max(may, unsure(t, p.about, "host2"))
+	}
+	least := time.Hour
+	for key, at := range arrived {
+		least = min(least, at.Add(otherTime).Sub(sent[key]))
+	}
+	events, _, err := l.Events(testContext(t), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, e := range events {
+		if e.Time.Before(began) || e.Time.After(time.Now()) || i > 0 && e.Time.Before(events[i-1].Time) {
+			t.Errorf("event %d is of %v, %v after the test began: %s", i, e.Time, e.Time.Sub(began), e.Text)
+		}
+	}
+	if !slices.ContainsFunc(events, func(e event.Event) bool { return e.Kind == event.CaptureStarted && e.Node == "n1" }) {
+		t.Error("no event is of host2")
+	}
+	// What changes while it captures is of the same size.
+	if len(sent) != volley || len(arrived) != volley || least < delay-4*may || may > 100*time.Millisecond {
+		t.Errorf("%d packets were sent, %d arrived, and took %v at least, wrong by %v at most: expected %d and %v", len(sent), len(arrived), least, may, volley, delay)
+	}
+}
+
+// A failed run keeps the last packets of all hosts, with times of one time line.
+func TestMemoryAcrossHosts(t *testing.T) {
+	setOtherTime(t)
+	l := startWith(t, ring(uniqueName(t), 2), Options{Hosts: twoHosts})
+	m := remember(t, l)
+	began := time.Now()
+	runCommand(t, l, "n1", node.Command{Args: []string{"/proc/self/exe"}, Env: programEnv("volley 10.0.0.1:4791 100")})
+	fire(t, l, 4791, 100)
+	var all []capturedPacket
+	eventually(t, testTime, func() string { // the last ones may come a moment later
+		files := remembered(t, m)
+		if got := volleys(t, files, 100); got["n0:eth0"] != 1 || got["n1:eth0"] != 1 {
+			return fmt.Sprintf("volleys were sent by %v", got)
+		}
+		all, _ = readPackets(t, bytes.NewReader(files["links.pcapng"]))
+		return ""
+	})
+	for i, p := range all {
+		at, host := p.at, "host1"
+		if p.iface == "n1:eth0" {
+			at, host = at.Add(otherTime), "host2"
+		}
+		if may := unsure(t, p.about, host); at.Before(began.Add(-may-time.Minute)) || strings.HasPrefix(p.comment, "the first of") && at.Before(began.Add(-may)) || at.After(time.Now().Add(may)) {
+			t.Errorf("a packet of %s is of %v, %v after the test began, %s", p.iface, at, at.Sub(began), p.about)
+		}
+		if i > 0 && p.at.Before(all[i-1].at) {
+			t.Error("packets are not in the order of time")
+		}
+	}
+
+	// With the lab its hosts are gone, and what they kept.
+	if err := l.Down(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	err := m.Write(testContext(t), func(string, func(io.Writer) error) error { return nil })
+	if err == nil || !strings.Contains(err.Error(), "links.pcapng: the lab is over") {
+		t.Errorf("the packets of a lab that is over: %v", err)
+	}
+}
+
+// The report of a run says how the clocks of hosts differ.
+func TestClocksInReport(t *testing.T) {
+	setOtherTime(t)
+	l := startWith(t, runnable(t, "mtu: 4200", ""), Options{Hosts: twoHosts})
+	r := runLab(t, l)
+	if len(r.Hosts) != 2 {
+		t.Fatalf("hosts: %+v", r.Hosts)
+	}
+	for i, h := range r.Hosts {
+		if h.OffsetUS == nil || h.OffsetErrorUS == nil || *h.OffsetErrorUS <= 0 || math.Abs(*h.OffsetUS-float64(i)*inMicros(otherTime)) > *h.OffsetErrorUS {
+			t.Errorf("%s: ahead by %v us, give or take %v", h.Name, h.OffsetUS, h.OffsetErrorUS)
+		}
 	}
 }
 

@@ -47,6 +47,7 @@ func (s *Supervisor) requests() *control.Mux {
 	methodRun.Handle(ready, s.runs.run)
 	methodInterrupt.Handle(ready, s.runs.interruptRun)
 	methodMiddles.Handle(ready, s.middles)
+	methodRecall.Handle(ready, s.recall)
 	methodLosses.Handle(ready, s.losses)
 	methodAwait.Handle(ready, s.await)
 	methodEnable.Handle(ready, s.enable)

@@ -70,7 +70,7 @@ func (c *captureRequests) takeSocket(_ context.Context, r *control.Request, para
 		return control.Errorf(control.Usage, "nobody waits for capture %d", params.ID)
 	}
 	delete(c.pending, params.ID)
-	arrived <- capture.Source{Socket: r.Files[0], Stream: params.Stream, Tap: r.Files[1], Direction: params.Direction, Carried: params.Carried}
+	arrived <- capture.Source{Socket: r.Files[0], Stream: params.Stream, Tap: r.Files[1], Direction: params.Direction, Carried: params.Carried, Host: params.Host, Clock: params.Clock}
 	r.Files[0], r.Files[1] = nil, nil
 	return nil
 }
@@ -186,7 +186,7 @@ func (m *machine) capture(ctx context.Context, to control.Caller, spec *topology
 		}
 		defer given.Close()
 		sent = make(chan error, 1)
-		go func() { sent <- capture.Send(ctx, socket, ours, tapped) }()
+		go func() { sent <- capture.Send(ctx, socket, ours, tapped, m.difference) }()
 		defer func() { // all that was captured
 			cancel()
 			if sent != nil {
@@ -194,7 +194,7 @@ func (m *machine) capture(ctx context.Context, to control.Caller, spec *topology
 			}
 		}()
 	}
-	err = methodSocket.Call(ctx, to, socketParams{ID: id, Direction: end, Carried: tapped(), Stream: m.afar}, given, theirs)
+	err = methodSocket.Call(ctx, to, socketParams{ID: id, Direction: end, Carried: tapped(), Stream: m.afar, Host: m.host, Clock: m.difference()}, given, theirs)
 	theirs.Close()
 	given.Close() // or a socket would keep all that the command does not take
 	if err != nil {
@@ -226,7 +226,7 @@ func (h *head) capture(ctx context.Context, to control.Caller, spec *topology.Li
 	if err != nil {
 		return err
 	}
-	err = methodSocket.Call(ctx, to, socketParams{ID: id, Direction: source.Direction, Carried: source.Carried, Stream: source.Stream}, source.Socket, source.Tap)
+	err = methodSocket.Call(ctx, to, socketParams{ID: id, Direction: source.Direction, Carried: source.Carried, Stream: source.Stream, Host: source.Host, Clock: source.Clock}, source.Socket, source.Tap)
 	source.Close()
 	if err != nil {
 		cancel()

@@ -24,6 +24,8 @@ import (
 // A capturedPacket is one in a file.
 type capturedPacket struct {
 	iface   string
+	about   string // the interface
+	at      time.Time
 	comment string
 	frame   []byte
 }
@@ -54,7 +56,7 @@ func readPackets(t *testing.T, file io.Reader) (packets []capturedPacket, comple
 			t.Fatal(err)
 		}
 		received[iface.Name]++
-		packets = append(packets, capturedPacket{iface.Name, strings.Join(options.Comments, "; "), frame})
+		packets = append(packets, capturedPacket{iface.Name, iface.Description, info.Timestamp, strings.Join(options.Comments, "; "), frame})
 	}
 	for i := range r.NInterfaces() {
 		iface, err := r.Interface(i)

@@ -136,7 +136,11 @@ func (h *head) apart(found []*hosts.Host) (longest time.Duration) {
 func (h *head) report() (all []report.RunHost) {
 	for i, share := range h.placed.Summary(parts.UsualApart).Hosts {
 		host := h.parts[i].Host
-		is := report.RunHost{Name: host.Name, Nodes: share.Nodes, Cut: share.Cut, CPUs: host.CPUs, TripUS: float64(host.Trip) / float64(time.Microsecond)}
+		clock := host.Clock()
+		is := report.RunHost{
+			Name: host.Name, Nodes: share.Nodes, Cut: share.Cut, CPUs: host.CPUs, TripUS: inMicros(host.Trip),
+			OffsetUS: new(inMicros(clock.Ahead)), OffsetErrorUS: new(inMicros(clock.Wrong)),
+		}
 		if p := h.parts[i]; p.isLost() {
 			at := p.lostAt.Seconds()
 			is.LostSeconds, is.Lost = &at, p.reason.Error()
@@ -145,6 +149,8 @@ func (h *head) report() (all []report.RunHost) {
 	}
 	return all
 }
+
+func inMicros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 // between returns the names of the hosts of a link's ends, nil unless they differ.
 func (h *head) between(spec *topology.Link) *[2]string {

@@ -62,16 +62,19 @@ func (a *linkAPI) measure(ctx context.Context, topo *topology.Topology, states [
 		for end := range both {
 			if ok {
 				judged := linkreport.Judged(&both[end], spec, states[i].Asked[end].Rate, a.here.links.named)
-				add(&links[i].Directions[end], &judged)
+				addTo(&links[i], end, &judged)
 			}
 		}
 	}
 	return nil
 }
 
+// plainEngine is the engine of a link without impairments, in reports.
+const plainEngine = "plain"
+
 // stateOfLink returns a link's engine and state, for reports.
 func stateOfLink(spec *topology.Link, status *core.LinkStatus) (engine, state string) {
-	engine, state = "plain", "up"
+	engine, state = plainEngine, "up"
 	if status.Engine || !status.Asked[0].None() || !status.Asked[1].None() { // which will have it once a node is back
 		engine = cmp.Or(string(spec.Engine), string(topology.Linkem))
 	}
@@ -97,6 +100,15 @@ func reportLink(spec *topology.Link, status *core.LinkStatus, kernel carried, be
 		}
 	}
 	return r
+}
+
+// addTo adds what engines know of a link's direction. A plain link between hosts is one as within a host: though engines carry it, it
+// has no queue, and no delay that anybody asked for.
+func addTo(l *report.Link, end int, from *report.Direction) {
+	if l.Hosts != nil && l.Engine == plainEngine {
+		from.QueuePeak, from.DelayBars = nil, nil
+	}
+	add(&l.Directions[end], from)
 }
 
 // add adds what a carrier knows of a direction.

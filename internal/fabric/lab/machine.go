@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
+	"sync/atomic"
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/core"
@@ -12,6 +14,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/lab/link"
 	"github.com/ndklab/ndklab/internal/fabric/linkem"
 	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/internal/fabric/trunk"
 	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/internal/node/verbs"
 	"github.com/ndklab/ndklab/topology"
@@ -43,6 +46,10 @@ type machines interface {
 	// capture captures the interface at an end of a link until ctx ends, and gives the packets to who has asked for them under
 	// that number (methodSocket).
 	capture(ctx context.Context, to control.Caller, spec *topology.Link, end int, id uint64) error
+	// remember has the last packets of links be kept at other hosts, of links there. It reports whether that is so of all.
+	remember(ctx context.Context) (afar bool, err error)
+	// recall writes what is kept so, as pcapng.
+	recall(ctx context.Context, topo *topology.Topology, to *os.File) error
 	// probe sends probes in both directions of a link, which are set to what asked says, and returns what became of them.
 	probe(ctx context.Context, spec *topology.Link, asked [2]topology.Impairment, probes Probes) ([2]report.Probed, error)
 }
@@ -60,7 +67,9 @@ type machine struct {
 	links   *linkDriver
 	publish func(event.Event)
 	lanes   lanes
-	afar    bool // those who capture are at another host
+	afar    bool // those who capture are at another host than this one
+	host    string
+	clock   atomic.Pointer[trunk.Difference] // of the host's, from that of the lab's time line; nil: there is one alone
 	// The following fields are set before the first action.
 	present    func() *topology.Topology
 	beginLinks func() error // carries BeginLinks out
@@ -153,6 +162,14 @@ func (m *machine) carried(topo *topology.Topology) (map[int]carried, error) {
 		all[spec.Number] = m.links.link(spec).byKernel(kernel[spec.Number])
 	}
 	return all, nil
+}
+
+// difference returns how the clock of this host differs from that of the lab's time line.
+func (m *machine) difference() (d trunk.Difference) {
+	if known := m.clock.Load(); known != nil {
+		d = *known
+	}
+	return d
 }
 
 func (m *machine) engines() []*linkem.Engine {

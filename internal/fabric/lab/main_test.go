@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/hosts"
 	"github.com/ndklab/ndklab/internal/leak"
 	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/topology"
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(envIdle) != "" {
 		agentsAtOnce = 0
 	}
-	partVariables = append(partVariables, envHasty, envIdle)
+	partVariables = append(partVariables, envHasty, envIdle, hosts.ClockVariable)
 	Child()
 	if program := os.Getenv("NDKLAB_TEST_PROGRAM"); program != "" {
 		args := strings.Fields(program)

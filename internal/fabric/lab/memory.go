@@ -33,6 +33,7 @@ type Memory struct {
 
 	mu      sync.Mutex // guards what follows, and recents' methods
 	recents []*capture.Recent
+	afar    bool  // the packets are kept at the lab's hosts instead
 	failed  error // why there are none
 	ended   bool  // nothing is to be remembered any more
 }
@@ -89,12 +90,16 @@ type middle struct {
 
 // open begins to remember packets.
 func (m *Memory) open(ctx context.Context) error {
-	return m.lab.whyEnded(methodMiddles.Call(ctx, m.lab.conn, nil))
+	afar, err := methodMiddles.Call(ctx, m.lab.conn, nil)
+	m.mu.Lock()
+	m.afar = afar
+	m.mu.Unlock()
+	return m.lab.whyEnded(err)
 }
 
 // take takes some of the sockets that open asks for, and opens them, all at once.
 func (m *Memory) take(r *control.Request, params middlesParams) error {
-	size := min(max(memorySize/params.Of, leastMemory), mostMemory)
+	size := memoryFor(params.Of)
 	recents := make([]*capture.Recent, len(r.Files))
 	failures := make([]error, len(r.Files))
 	var opening sync.WaitGroup
@@ -114,6 +119,9 @@ func (m *Memory) take(r *control.Request, params middlesParams) error {
 	m.recents = append(m.recents, recents...)
 	return errors.Join(failures...)
 }
+
+// memoryFor returns the memory of each of so many ends of links, bytes.
+func memoryFor(ends int) int { return min(max(memorySize/ends, leastMemory), mostMemory) }
 
 // closeAll closes recents, all at once, without keeping their packets.
 func closeAll(recents []*capture.Recent) {
@@ -185,8 +193,14 @@ func (m *Memory) Write(ctx context.Context, file func(name string, write func(io
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.failed != nil {
+	switch {
+	case m.failed != nil:
 		return errors.Join(problems, m.failed)
+	case !m.afar:
+	case isClosed(m.lab.over):
+		return errors.Join(problems, errors.New("links.pcapng: the lab is over, and with it its hosts' memory of packets"))
+	default:
+		return errors.Join(problems, m.copyFrom(ctx, "links.pcapng", methodRecall, file))
 	}
 	return errors.Join(problems, file("links.pcapng", func(w io.Writer) error { return capture.WriteRecent(w, m.recents) }))
 }
@@ -219,21 +233,21 @@ func (m *Memory) ask(ctx context.Context, file func(name string, write func(io.W
 	if err != nil {
 		problems = errors.Join(problems, fmt.Errorf("events: %w", err))
 	}
-	return errors.Join(problems, m.losses(ctx, file))
+	return errors.Join(problems, m.copyFrom(ctx, "losses.log", methodLosses, file)) // the last packets that were dropped or spoiled
 }
 
-// losses writes the log of the last packets that the link engine has dropped or spoiled.
-func (m *Memory) losses(ctx context.Context, file func(name string, write func(io.Writer) error) error) error {
-	fd, err := unix.MemfdCreate("losses", unix.MFD_CLOEXEC)
+// copyFrom writes a file of what the lab writes when it is asked.
+func (m *Memory) copyFrom(ctx context.Context, name string, method control.Procedure[control.None], file func(name string, write func(io.Writer) error) error) error {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {
-		return fmt.Errorf("losses: %w", err)
+		return fmt.Errorf("%s: %w", name, err)
 	}
-	text := os.NewFile(uintptr(fd), "losses")
+	text := os.NewFile(uintptr(fd), name)
 	defer text.Close()
-	if err := m.lab.whyEnded(methodLosses.Call(ctx, m.lab.conn, nil, text)); err != nil {
-		return fmt.Errorf("losses: %w", err)
+	if err := m.lab.whyEnded(method.Call(ctx, m.lab.conn, nil, text)); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
-	return file("losses.log", func(w io.Writer) error {
+	return file(name, func(w io.Writer) error {
 		_, err := io.Copy(w, io.NewSectionReader(text, 0, 1<<62))
 		return err
 	})
@@ -245,11 +259,15 @@ type middlesParams struct {
 	Of      int // of how many the lab has in all
 }
 
-// middles sends a command the sockets for its Memory, when it asks for them.
-func (a *linkAPI) middles(ctx context.Context, r *control.Request, _ control.None) error {
-	if a.isAlone("") != nil {
-		return nil // the packets of links at other hosts are not kept
+// middles sends a command the sockets for its Memory, when it asks for them, or has other hosts keep the packets.
+func (a *linkAPI) middles(ctx context.Context, r *control.Request, _ control.None) (afar bool, err error) {
+	if afar, err := a.machines.remember(ctx); afar || err != nil {
+		return afar, err
 	}
+	return false, a.sendMiddles(ctx, r)
+}
+
+func (a *linkAPI) sendMiddles(ctx context.Context, r *control.Request) error {
 	links := a.topology().Links
 	links = links[:min(len(links), rememberedLinks)]
 	params := middlesParams{Of: 2 * len(links)}

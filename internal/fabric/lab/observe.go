@@ -160,7 +160,7 @@ func (a *linkAPI) observeLinks(ctx context.Context, v *view) error {
 		if both := v.foundLinks[i].measured(); both != nil {
 			for end := range both {
 				counted := linkreport.Counters(&both[end])
-				add(&found.Directions[end], &counted)
+				addTo(&found, end, &counted)
 			}
 		}
 		v.links.Put(i, of, &found, v.look)

@@ -18,6 +18,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/lab/link"
 	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/internal/fabric/trunk"
 	"github.com/ndklab/ndklab/internal/hosts"
 	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/internal/node/cgroup"
@@ -112,6 +113,8 @@ type part struct {
 	// The following fields are set by prepare.
 	topo  *topology.Topology
 	links map[int]*topology.Link // by number
+
+	keeper keeper
 }
 
 // work is the process of a host's worker. It removes what the kernel does not when a part has ended.
@@ -250,7 +253,13 @@ func (p *part) requests() *control.Mux {
 	hosts.PartAlive.Handle(mux, func(context.Context, *control.Request, control.None) error { return nil })
 	methodSend.Handle(mux, p.sendProbes)
 	methodSee.Handle(mux, p.seeProbes)
+	methodKeep.Handle(mux, p.keep)
+	methodKept.Handle(mux, p.kept)
 	hosts.PartTrunk.Handle(mux, p.joinHost)
+	hosts.PartClock.Handle(mux, func(_ context.Context, _ *control.Request, d trunk.Difference) error {
+		p.clock.Store(&d)
+		return nil
+	})
 	mux.Forward(p.find)
 	return mux
 }
@@ -262,6 +271,7 @@ func (p *part) prepared(ctx context.Context, _ *control.Request, params partPara
 	for i := range topo.Links {
 		p.links[topo.Links[i].Number] = &topo.Links[i]
 	}
+	p.host = params.Host
 	p.nodes.lab = params.Lab
 	p.machine.links.engine.lab = params.Lab
 	p.machine.links.far = map[string]string{}
@@ -287,6 +297,9 @@ func (p *part) carryOut(_ context.Context, _ *control.Request, o order) (outcome
 	result := outcome{Done: p.action(p.topo, a)()}
 	if err := result.Done.Err; err != nil {
 		result.Err, result.Done.Err = control.AsError(err), nil
+	}
+	if ends, ok := a.(core.MakeEnds); ok && result.Err == nil {
+		p.keeper.bind(ends.Link.Number)
 	}
 	return result, nil
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/event"
 	"github.com/ndklab/ndklab/internal/fabric/report"
+	"github.com/ndklab/ndklab/internal/fabric/trunk"
 	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -40,8 +41,9 @@ var (
 	methodEnable      = control.NewMethod[enableParams, *node.StateChange]("enable")
 	methodChange      = control.NewMethod[changeParams, *NodeChange]("change")
 	methodConnections = control.NewMethod[string, *report.Connections]("connections")
-	methodCapture     = control.NewProcedure[captureParams]("capture") // lasts as long as the capture
-	methodMiddles     = control.NewProcedure[control.None]("middles")  // lasts until sockets were sent
+	methodCapture     = control.NewProcedure[captureParams]("capture")               // lasts as long as the capture
+	methodMiddles     = control.NewMethod[control.None, bool]("middles")             // lasts until sockets were sent; or returns that hosts keep the packets
+	methodRecall      = control.NewProcedure[control.None]("recall").WithFiles(1, 1) // writes what hosts have kept, as pcapng
 	methodLosses      = control.NewProcedure[control.None]("losses").WithFiles(1, 1)
 	methodStanding    = control.NewMethod[control.None, *Standing]("standing")
 	methodApply       = control.NewProcedure[applyParams]("apply")
@@ -161,6 +163,9 @@ type socketParams struct {
 	Direction int    // of the link: the one that the interface sends into
 	Carried   bool   // the tap is on
 	Stream    bool   // what comes is the stream of a packet socket (capture.Send)
+	// Host has the interface, if it is another one, and Clock is how its clock differs from that of the lab's time line.
+	Host  string
+	Clock trunk.Difference
 }
 
 type enableParams struct {

@@ -120,8 +120,8 @@ func wallDifference(own, other linkem.TrunkCounts) trunk.Difference {
 	return trunk.Difference{Ahead: other.Wall + own.Ahead - own.Wall, Wrong: own.Wrong + other.Wrong}
 }
 
-// An asked is a request to a part, with a stream to and from it.
-type asked struct {
+// A partStream is a request to a part with a stream to and from it.
+type partStream struct {
 	*os.File
 	host   string
 	cancel context.CancelFunc
@@ -130,37 +130,47 @@ type asked struct {
 }
 
 // ask begins a request to a part with a stream, which ends with ctx.
-func ask[P any](ctx context.Context, p *farPart, method control.Procedure[P], params P) (*asked, error) {
+func ask[P any](ctx context.Context, p *farPart, method control.Procedure[P], params P) (*partStream, error) {
 	ours, theirs, err := streamPair("part")
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	a := &asked{File: ours, host: p.Name, cancel: cancel, over: make(chan struct{})}
+	s := &partStream{File: ours, host: p.Name, cancel: cancel, over: make(chan struct{})}
 	go func() {
-		defer close(a.over)
+		defer close(s.over)
 		defer theirs.Close() // the end of the stream
-		a.err = method.Call(ctx, p.Conn, params, theirs)
+		s.err = method.Call(ctx, p.Conn, params, theirs)
 	}()
 	context.AfterFunc(ctx, func() { _ = ours.SetDeadline(time.Unix(1, 0)) }) // it fails on one that is closed, where nobody waits
-	return a, nil
+	return s, nil
 }
 
 // why returns the reason why the stream has failed: what the part says, or else err.
-func (a *asked) why(err error) error {
-	a.cancel()
-	<-a.over
-	if a.err != nil && !errors.Is(a.err, context.Canceled) {
-		err = a.err
+func (s *partStream) why(err error) error {
+	select {
+	case <-s.over:
+	case <-time.After(answerTime): // it has not noticed
+		s.cancel()
+		<-s.over
 	}
-	return fmt.Errorf("host %s: %w", a.host, err)
+	if s.err != nil && !errors.Is(s.err, context.Canceled) {
+		err = s.err
+	}
+	return fmt.Errorf("host %s: %w", s.host, err)
+}
+
+// wait returns the answer to the request.
+func (s *partStream) wait() error {
+	<-s.over
+	return s.err
 }
 
 // end ends the request, and waits until it has.
-func (a *asked) end() {
-	a.cancel()
-	<-a.over
-	a.Close()
+func (s *partStream) end() {
+	s.cancel()
+	<-s.over
+	s.Close()
 }
 
 // sendProbes answers methodSend.
