@@ -110,7 +110,7 @@ func (s *Supervisor) watchEvents(_ context.Context, r *control.Request, params w
 }
 
 func (s *Supervisor) inspectExternals(ctx context.Context, _ *control.Request, _ control.None) ([]report.External, error) {
-	return s.here.links.inspectExternals(ctx, s.topology())
+	return s.machines.inspectExternals(ctx, s.topology())
 }
 
 // checkBuilt returns an error before the lab is built.
@@ -159,7 +159,7 @@ func (s *Supervisor) inspect(ctx context.Context, _ *control.Request, _ control.
 	if err != nil {
 		return nil, err
 	}
-	externals, err := s.here.links.inspectExternals(ctx, topo)
+	externals, err := s.machines.inspectExternals(ctx, topo)
 	if err != nil {
 		return nil, err
 	}

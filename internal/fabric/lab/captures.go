@@ -221,7 +221,7 @@ func (h *head) capture(ctx context.Context, to control.Caller, spec *topology.Li
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	e := spec.Endpoints[end]
-	p := h.at[e.Node]
+	p := h.ofEnd(spec, end)
 	source, why, err := h.captures.begin(e.String(), func(params captureParams) error { return methodCapture.Call(ctx, p.Conn, params) })
 	if err != nil {
 		return err

@@ -8,8 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/event"
@@ -30,6 +32,10 @@ import (
 // The namespace is bound to a file in the supervisor's mount namespace. The host
 // reaches that through the supervisor's root directory in /proc. For ip netns, a
 // link in /run/netns leads there: once the lab is gone it leads nowhere.
+//
+// In a lab over several hosts an external is at the host of its node, whose part has the supervisor's place. The sockets
+// are in memory of the part's, too, and not in the host's state directory, so that none is left when the host's processes
+// are killed.
 type external struct {
 	namespace *os.File
 	path      string // of the namespace, as the host reaches it
@@ -46,20 +52,35 @@ func (p place) externalDir() string { return filepath.Join(p.dir, p.name+externa
 // a file with the interface's name, in the supervisor's mount namespace.
 func (p place) namespaceDir() string { return filepath.Join(p.dir, "ns", p.name) }
 
-// openExternalDir makes the directory for the sockets of externals, if there are
-// any. It is called before the state directory is covered.
+// externalsHere returns the externals whose nodes are on this machine.
+func (d *linkDriver) externalsHere(topo *topology.Topology) (here []topology.Interface) {
+	for _, x := range topo.Externals {
+		if d.far[topo.Links[x.Link].Endpoints[1-x.End].Node] == "" {
+			here = append(here, x)
+		}
+	}
+	return here
+}
+
+// openExternalDir makes the directory for the sockets of externals, if there are any. Where that is in the state directory
+// itself it is called before this is covered.
 func (d *linkDriver) openExternalDir(topo *topology.Topology) (err error) {
-	if len(topo.Externals) == 0 {
+	here := d.externalsHere(topo)
+	if len(here) == 0 {
 		return nil
 	}
 	p := d.place
-	for _, x := range topo.Externals {
+	for _, x := range here {
 		// struct sockaddr_un has 108 bytes, with a final zero. We need fewer.
-		if path := filepath.Join(p.externalDir(), relay.PeerSocket(x.Name)); len(path) > 107 {
+		if path := d.socketPath(relay.PeerSocket(x.Name)); len(path) > 107 {
 			d.publish(event.Event{Kind: event.Warning, Text: fmt.Sprintf("the path %s has %d bytes, a socket's may have 107: use it from within its directory, or %s with a shorter path", path, len(path), elsewhere)})
 		}
 	}
-	if err := p.removeExternals(); err != nil { // of a lab that was killed
+	remove := p.removeExternals
+	if d.root != "" { // another part of the lab may be on this machine
+		remove = p.removeDeadNames
+	}
+	if err := remove(); err != nil { // of a lab that was killed
 		return err
 	}
 	if err := os.Mkdir(p.externalDir(), 0o700); err != nil {
@@ -69,21 +90,36 @@ func (d *linkDriver) openExternalDir(topo *topology.Topology) (err error) {
 	return err
 }
 
+// rootOf returns the path by which the host reaches the root directory of this process.
+func rootOf(hostProc *os.File) (string, error) {
+	pid, err := node.PIDIn(hostProc, os.Getpid())
+	if err != nil {
+		return "", err
+	}
+	return "/proc/" + strconv.Itoa(pid) + "/root", nil
+}
+
+// socketPath returns the path of a socket of externals, as the host reaches it.
+func (d *linkDriver) socketPath(name string) string {
+	return filepath.Join(d.root, d.place.externalDir(), name)
+}
+
 // makeExternals makes the namespaces of externals.
 func (d *linkDriver) makeExternals(topo *topology.Topology, hostProc *os.File) error {
-	if len(topo.Externals) == 0 {
+	here := d.externalsHere(topo)
+	if len(here) == 0 {
 		return nil
 	}
-	pid, err := node.PIDIn(hostProc, os.Getpid())
+	root, err := rootOf(hostProc)
 	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(d.place.namespaceDir(), 0o755); err != nil {
 		return err
 	}
-	for _, spec := range topo.Externals {
+	for _, spec := range here {
 		file := filepath.Join(d.place.namespaceDir(), spec.Name)
-		x := &external{path: "/proc/" + strconv.Itoa(pid) + "/root" + file}
+		x := &external{path: root + file}
 		if x.namespace, err = newNamespace(file); err != nil {
 			return fmt.Errorf("namespace of external:%s: %w", spec.Name, err)
 		}
@@ -151,10 +187,24 @@ func nameNamespace(name, path string) error {
 // removeExternals removes what the externals of a lab that is over left: their
 // sockets' directory and their names.
 func (p place) removeExternals() error {
-	problems := os.RemoveAll(p.externalDir())
-	names, err := p.externalNames()
-	problems = errors.Join(problems, err)
+	return errors.Join(os.RemoveAll(p.externalDir()), p.removeNames(func(string) bool { return true }))
+}
+
+// removeDeadNames removes the names of those of the lab's externals whose part is over.
+func (p place) removeDeadNames() error {
+	return p.removeNames(func(path string) bool {
+		_, err := os.Stat(path)
+		return errors.Is(err, fs.ErrNotExist)
+	})
+}
+
+// removeNames removes the names of the lab's externals that over chooses.
+func (p place) removeNames(over func(path string) bool) error {
+	names, problems := p.externalNames()
 	for _, path := range names {
+		if !over(path) {
+			continue
+		}
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			problems = errors.Join(problems, err)
 		}
@@ -214,7 +264,7 @@ func externalNames() ([]externalName, error) {
 // configureExternals sets up the interfaces of externals, and has the engine
 // relay what crosses them.
 func (d *linkDriver) configureExternals(ctx context.Context, topo *topology.Topology) error {
-	for _, spec := range topo.Externals {
+	for _, spec := range d.externalsHere(topo) {
 		if err := d.configureExternal(ctx, spec.Name); err != nil {
 			return fmt.Errorf("external:%s: %w", spec.Name, err)
 		}
@@ -248,17 +298,17 @@ func (d *linkDriver) configureExternal(ctx context.Context, external string) err
 	return nil
 }
 
-// inspectExternals returns the state of every external of the lab's topology, in the order of the links.
+// inspectExternals returns the state of every external on this machine, in the order of the links.
 func (d *linkDriver) inspectExternals(ctx context.Context, topo *topology.Topology) ([]report.External, error) {
-	found := []report.External{}
-	if len(topo.Externals) == 0 {
+	found, here := []report.External{}, d.externalsHere(topo)
+	if len(here) == 0 {
 		return found, nil
 	}
 	counts, err := d.engine.current().Relays(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
-	for _, spec := range topo.Externals {
+	for _, spec := range here {
 		l, x, n := topo.Links[spec.Link], d.externals[spec.Name], counts[spec.Name]
 		r := report.External{
 			Endpoint:      l.Endpoints[spec.End].String(),
@@ -266,8 +316,8 @@ func (d *linkDriver) inspectExternals(ctx context.Context, topo *topology.Topolo
 			Addresses:     []string{},
 			Namespace:     x.name,
 			NamespacePath: x.path,
-			Socket:        filepath.Join(d.place.externalDir(), relay.Socket(spec.Name)),
-			PeerSocket:    filepath.Join(d.place.externalDir(), relay.PeerSocket(spec.Name)),
+			Socket:        d.socketPath(relay.Socket(spec.Name)),
+			PeerSocket:    d.socketPath(relay.PeerSocket(spec.Name)),
 			ToPeer:        n.ToPeer, FromPeer: n.FromPeer, NoPeer: n.NoPeer, Lost: n.Lost,
 		}
 		for _, a := range spec.Addresses {
@@ -276,4 +326,33 @@ func (d *linkDriver) inspectExternals(ctx context.Context, topo *topology.Topolo
 		found = append(found, r)
 	}
 	return found, nil
+}
+
+func (m *machine) inspectExternals(ctx context.Context, topo *topology.Topology) ([]report.External, error) {
+	return m.links.inspectExternals(ctx, topo)
+}
+
+// inspectExternals asks the parts that have externals.
+func (h *head) inspectExternals(ctx context.Context, topo *topology.Topology) ([]report.External, error) {
+	all := make([]report.External, len(topo.Externals))
+	index := make(map[string]int, len(topo.Externals)) // of all, by the endpoint
+	var at []*farPart
+	for i, x := range topo.Externals {
+		spec := &topo.Links[x.Link]
+		index[spec.Endpoints[x.End].String()] = i
+		if p := h.ofEnd(spec, x.End); !slices.Contains(at, p) {
+			at = append(at, p)
+		}
+	}
+	var mu sync.Mutex // guards all
+	return all, h.each(ctx, at, func(ctx context.Context, p *farPart) error {
+		found, err := methodExternals.Call(ctx, p.Conn, nil)
+		mu.Lock()
+		defer mu.Unlock()
+		for _, x := range found {
+			x.Host = p.Name
+			all[index[x.Endpoint]] = x
+		}
+		return err
+	})
 }

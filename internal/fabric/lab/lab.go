@@ -130,7 +130,7 @@ func Start(ctx context.Context, topo *topology.Topology, options Options) (*Lab,
 		allowed := systemCapacity()
 		err = allowed.check(topo)
 	} else {
-		over, err = acrossHosts(topo, options.Hosts)
+		over, err = acrossHosts(options.Hosts)
 	}
 	if err != nil {
 		return nil, err

@@ -22,6 +22,7 @@ type linkDriver struct {
 	named     bool   // externals get names for ip netns
 	seed      uint64 // the lab's
 	network   *link.Network
+	root      string               // the path by which the host reaches the sockets of externals: that of this process's root; "": they are the host's files
 	sockets   *os.File             // the directory of the externals' sockets; nil without externals
 	externals map[string]*external // by the name of the interface
 	far       map[string]string    // the hosts of the nodes that are at other hosts

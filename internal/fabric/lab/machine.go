@@ -43,6 +43,8 @@ type machines interface {
 	// report returns the hosts, and between those of a link from one to another. They are nil of this machine.
 	report() []report.RunHost
 	between(*topology.Link) *[2]string
+	// inspectExternals returns the state of every external of the lab's topology, in the order of the links.
+	inspectExternals(ctx context.Context, topo *topology.Topology) ([]report.External, error)
 	// capture captures the interface at an end of a link until ctx ends, and gives the packets to who has asked for them under
 	// that number (methodSocket).
 	capture(ctx context.Context, to control.Caller, spec *topology.Link, end int, id uint64) error
@@ -67,7 +69,7 @@ type machine struct {
 	links   *linkDriver
 	publish func(event.Event)
 	lanes   lanes
-	afar    bool // those who capture are at another host than this one
+	afar    bool // it is one of several, and those who ask are at another host
 	host    string
 	clock   atomic.Pointer[trunk.Difference] // of the host's, from that of the lab's time line; nil: there is one alone
 	// The following fields are set before the first action.
@@ -200,12 +202,22 @@ func (m *machine) prepare(to setting) error {
 	if folder, err := verbs.Folder(); err == nil { // else commands run without, and ndklab doctor says what is missing
 		m.nodes.libraries = folder
 	}
-	if err := m.links.openExternalDir(topo); err != nil {
-		return err
+	if !m.afar {
+		if err := m.links.openExternalDir(topo); err != nil {
+			return err
+		}
 	}
 	var err error
 	if m.nodes.hostProc, err = enterNamespaces(to.Lab, to.StateDir); err != nil {
 		return err
+	}
+	if m.afar {
+		if m.links.root, err = rootOf(m.nodes.hostProc); err != nil {
+			return err
+		}
+		if err := m.links.openExternalDir(topo); err != nil {
+			return err
+		}
 	}
 	if err := errors.Join(checkEngines(topo), checkPorts(topo)); err != nil {
 		return err

@@ -127,7 +127,12 @@ func work() error {
 	if lab == "" {
 		return err
 	}
-	return errors.Join(err, cgroup.Remove(lab)) // where other parts of it are on this machine, the last one removes the rest
+	err = errors.Join(err, cgroup.Remove(lab)) // where other parts of it are on this machine, the last one removes the rest
+	p, placeErr := placeOf(lab)
+	if placeErr != nil {
+		return errors.Join(err, placeErr)
+	}
+	return errors.Join(err, p.removeDeadNames())
 }
 
 // startPart starts the part of a lab at a host.
@@ -247,6 +252,9 @@ func (p *part) requests() *control.Mux {
 			u.Limits, u.Usage = l.usage()
 		}
 		return u, nil
+	})
+	methodExternals.Handle(mux, func(ctx context.Context, _ *control.Request, _ control.None) ([]report.External, error) {
+		return p.inspectExternals(ctx, p.topo)
 	})
 	methodCapture.Handle(mux, p.capture)
 	methodProbe.Handle(mux, p.probeLink)

@@ -22,6 +22,9 @@ func writeExternalEnds(p *page, externals []report.External) {
 		x := &externals[i]
 		p.section()
 		p.hanging(false, x.Endpoint+": ", fmt.Sprintf("expected to have %s, MTU %d", strings.Join(x.Addresses, ", "), x.MTU))
+		if x.Host != "" {
+			p.line("  at host      " + x.Host)
+		}
 		if x.Namespace != "" {
 			p.line("  namespace    " + x.Namespace + " (ip netns exec " + x.Namespace + " COMMAND...)")
 		} else {
