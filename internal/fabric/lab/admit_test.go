@@ -45,6 +45,37 @@ func openDevice(t *testing.T, l *Lab, node string) device {
 	return device{port, a, qp}
 }
 
+// A program at another machine than a node's is told where it can have the node's adapter.
+func TestOpenDeviceElsewhere(t *testing.T) {
+	l := startWith(t, ring(uniqueName(t), 2), Options{Hosts: twoHosts})
+	openDevice(t, l, "n1")
+	var at admission
+	params := admitParams{"n1"}
+	a, b, err := streamPair("device")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	defer b.Close()
+	if at, err = methodAdmit.Call(testContext(t), l.conn, params, b); err != nil {
+		t.Fatal(err)
+	}
+	if at.Host != "host2" || at.Lab != l.Info().Lab {
+		t.Errorf("%+v", at)
+	}
+	err = at.enter(testContext(t), params, b)
+	if err != nil {
+		t.Error(err)
+	}
+	at.Door += "-of-another" // as one that nobody has here
+	err = at.enter(testContext(t), params, b)
+	wantCode(t, err, control.Unable)
+	want := "run the program there by `ndklab exec " + at.Lab + "/n1 -- PROGRAM`, or have the node on this machine by `host:`"
+	if err == nil || !strings.HasPrefix(err.Error(), "node n1 is at host host2") || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 // A program outside the lab connects nodes by their own adapters, whoever its user is.
 func TestOpenDevice(t *testing.T) {
 	l := start(t, ring(uniqueName(t), 2))

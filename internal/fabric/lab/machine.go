@@ -45,6 +45,8 @@ type machines interface {
 	between(*topology.Link) *[2]string
 	// inspectExternals returns the state of every external of the lab's topology, in the order of the links.
 	inspectExternals(ctx context.Context, topo *topology.Topology) ([]report.External, error)
+	// admit has a program that has the other end of a socket share the adapter of a node, or says where it is to ask.
+	admit(ctx context.Context, l *life, f *os.File) (admission, error)
 	// capture captures the interface at an end of a link until ctx ends, and gives the packets to who has asked for them under
 	// that number (methodSocket).
 	capture(ctx context.Context, to control.Caller, spec *topology.Link, end int, id uint64) error

@@ -38,7 +38,8 @@ var (
 	methodCarried = control.NewMethod[control.None, map[int]carried]("carried") // by the number of the link
 	methodPID     = control.NewMethod[pidParams, int]("pid")
 	methodProbe   = control.NewMethod[probeParams, [2]report.Probed]("probe")
-	methodUsage   = control.NewMethod[string, usage]("usage") // of a node
+	methodDoor    = control.NewMethod[control.None, string]("door") // a path on its machine
+	methodUsage   = control.NewMethod[string, usage]("usage")       // of a node
 )
 
 // Requests and notices of a part to its head.
@@ -109,6 +110,7 @@ type part struct {
 	over       chan struct{} // closed when reason is set
 	ending     sync.Once
 	reason     *control.Error
+	door       door
 
 	// The following fields are set by prepare.
 	topo  *topology.Topology
@@ -256,6 +258,7 @@ func (p *part) requests() *control.Mux {
 	methodExternals.Handle(mux, func(ctx context.Context, _ *control.Request, _ control.None) ([]report.External, error) {
 		return p.inspectExternals(ctx, p.topo)
 	})
+	methodDoor.Handle(mux, func(context.Context, *control.Request, control.None) (string, error) { return p.open() })
 	methodCapture.Handle(mux, p.capture)
 	methodProbe.Handle(mux, p.probeLink)
 	hosts.PartAlive.Handle(mux, func(context.Context, *control.Request, control.None) error { return nil })

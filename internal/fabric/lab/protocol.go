@@ -28,7 +28,7 @@ var (
 	methodInterrupt   = control.NewProcedure[string]("interrupt") // runParams.Token
 	methodExec        = control.NewMethod[execParams, int]("exec").WithFiles(0, 3)
 	methodSignal      = control.NewProcedure[signalParams]("signal")
-	methodAdmit       = control.NewProcedure[admitParams]("admit").WithFiles(1, 1)
+	methodAdmit       = control.NewMethod[admitParams, admission]("admit").WithFiles(1, 1)
 	methodLinks       = control.NewMethod[string, []report.Link]("links")
 	methodSet         = control.NewProcedure[setParams]("set")
 	methodReset       = control.NewProcedure[resetParams]("reset")
