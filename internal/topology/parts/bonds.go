@@ -84,6 +84,20 @@ func (p *planning) why(a, b int) string {
 	return strings.Join(reasons, ", ")
 }
 
+// placeOf returns the place where the file says that two nodes stay on one host: that of the first bond between them that has one.
+func (p *planning) placeOf(a, b int) (at topology.Place) {
+	back := make(map[int]bond)
+	p.walk(a, func(node int, by bond) { back[node] = by })
+	for node := b; node != a && at == (topology.Place{}); node = back[node].to {
+		if link := back[node].link; link >= 0 {
+			at = p.Links[link].EngineAt
+		} else {
+			at = p.Nodes[node].TogetherAt
+		}
+	}
+	return at
+}
+
 // mostReasons bounds the bonds that an error names.
 const mostReasons = 3
 

@@ -57,7 +57,13 @@ type Crossing struct {
 // time that a packet takes from host to host, is cut less readily than one whose delay hides that. The error has the places where the file
 // says what cannot be.
 func Plan(t *topology.Topology, hosts []Host, apart time.Duration) (*Placement, error) {
-	p := &planning{Topology: t, hosts: hosts, index: make(map[string]int, len(t.Nodes))}
+	return Extend(t, hosts, apart, nil)
+}
+
+// Extend is Plan for a lab that is up. Nodes that it has stay at their hosts, which kept has by name, as indices of hosts. New
+// nodes are placed beside them. The error is also of what would have to bring nodes together that are at different hosts.
+func Extend(t *topology.Topology, hosts []Host, apart time.Duration, kept map[string]int) (*Placement, error) {
+	p := &planning{Topology: t, hosts: hosts, kept: kept, index: make(map[string]int, len(t.Nodes))}
 	for i := range t.Nodes {
 		p.index[t.Nodes[i].Name] = i
 	}
@@ -106,6 +112,7 @@ func (p *Placement) Cut() []Crossing { return p.cut }
 type planning struct {
 	*topology.Topology
 	hosts  []Host
+	kept   map[string]int // hosts of nodes that are there already
 	index  map[string]int // of a node, by its name
 	bonds  [][]bond       // by node
 	bundle []int          // by node: the nodes that stay on one host have the same, from 0
@@ -125,14 +132,27 @@ func (p *planning) ordered() topology.ErrorList {
 	return slices.Compact(p.errors)
 }
 
-// places returns the host of each bundle, or placement.Anywhere. An end outside of the lab is on the first host, where the command is, unless
-// host says otherwise of what stays with it.
+// places returns the host of each bundle, or placement.Anywhere. Nodes that are there stay. An end outside of the lab is on the first host, where
+// the command is, unless host says otherwise of what stays with it.
 func (p *planning) places() []int {
 	at := slices.Repeat([]int{placement.Anywhere}, len(p.first))
 	by := make([]int, len(p.first)) // the node that said so
 	for i := range p.Nodes {
+		host, ok := p.kept[p.Nodes[i].Name]
+		bundle := p.bundle[i]
+		switch {
+		case !ok:
+		case at[bundle] == placement.Anywhere:
+			at[bundle], by[bundle] = host, i
+		case at[bundle] != host:
+			a, b := by[bundle], i
+			p.errorf(p.placeOf(a, b), "%s, which is on the host %s, would have to be on one host with %s, which is on %s: %s; expected this only of nodes on one host, since a lab that is up moves none",
+				p.Nodes[a].Name, p.hosts[at[bundle]].Name, p.Nodes[b].Name, p.hosts[host].Name, p.why(a, b))
+		}
+	}
+	for i := range p.Nodes {
 		n := &p.Nodes[i]
-		if n.Host == "" {
+		if _, stays := p.kept[n.Name]; stays || n.Host == "" {
 			continue
 		}
 		host, ok := p.find(n)
@@ -143,8 +163,12 @@ func (p *planning) places() []int {
 			at[bundle], by[bundle] = host, i
 		case at[bundle] != host:
 			other := &p.Nodes[by[bundle]]
-			p.errorf(n.HostAt, "host: %s is to be on %s, but stays on one host with %s, which is to be on %s (line %d): %s; expected the same host for both",
-				n.Name, p.hosts[host].Name, other.Name, p.hosts[at[bundle]].Name, other.HostAt.Line, p.why(by[bundle], i))
+			is := fmt.Sprintf("to be on %s (line %d)", p.hosts[at[bundle]].Name, other.HostAt.Line)
+			if _, stays := p.kept[other.Name]; stays {
+				is = "on " + p.hosts[at[bundle]].Name
+			}
+			p.errorf(n.HostAt, "host: %s is to be on %s, but stays on one host with %s, which is %s: %s; expected the same host for both",
+				n.Name, p.hosts[host].Name, other.Name, is, p.why(by[bundle], i))
 		}
 	}
 	for _, x := range p.Externals {
