@@ -98,7 +98,7 @@ func (m *machine) admit(ctx context.Context, l *life, f *os.File) (admission, er
 
 // admit asks the part of a node for its door.
 func (h *head) admit(ctx context.Context, l *life, _ *os.File) (at admission, err error) {
-	p := h.at[l.Node]
+	p := h.ofNode(l.Node)
 	at.Host = p.Name
 	if at.Door, err = methodDoor.Call(ctx, p.Conn, nil); err != nil {
 		return at, fmt.Errorf("host %s: %w", p.Name, err)

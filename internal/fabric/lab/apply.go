@@ -2,7 +2,6 @@ package lab
 
 import (
 	"context"
-	"errors"
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/core"
@@ -45,12 +44,11 @@ func (s *Supervisor) standingOf() *Standing {
 
 // apply answers methodApply.
 func (s *Supervisor) apply(ctx context.Context, _ *control.Request, params applyParams) error {
-	if err := s.isAlone("apply"); err != nil {
+	over, err := s.machines.foresee(ctx, s.topology(), params.Topology)
+	if err != nil {
 		return err
 	}
-	if err := errors.Join(checkEngines(params.Topology), checkPorts(params.Topology)); err != nil {
-		return err
-	}
-	_, err := s.ask(ctx, core.ByHand, core.Apply{Topology: params.Topology, Generation: params.Generation})
+	defer over()
+	_, err = s.ask(ctx, core.ByHand, core.Apply{Topology: params.Topology, Generation: params.Generation})
 	return err
 }

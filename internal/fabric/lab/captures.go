@@ -237,7 +237,7 @@ func (h *head) capture(ctx context.Context, to control.Caller, spec *topology.Li
 
 // capture answers methodCapture of the head.
 func (p *part) capture(ctx context.Context, r *control.Request, params captureParams) error {
-	spec, end, ok := endOf(p.topo, params.Endpoint)
+	spec, end, ok := endOf(p.topo.Load(), params.Endpoint)
 	if !ok {
 		return control.Errorf(control.Usage, "there is no interface %s", params.Endpoint)
 	}

@@ -55,7 +55,7 @@ func (p place) namespaceDir() string { return filepath.Join(p.dir, "ns", p.name)
 // externalsHere returns the externals whose nodes are on this machine.
 func (d *linkDriver) externalsHere(topo *topology.Topology) (here []topology.Interface) {
 	for _, x := range topo.Externals {
-		if d.far[topo.Links[x.Link].Endpoints[1-x.End].Node] == "" {
+		if !d.isFar(topo.Links[x.Link].Endpoints[1-x.End].Node) {
 			here = append(here, x)
 		}
 	}

@@ -42,12 +42,15 @@ type head struct {
 	beginLinks func() error // is called when parts have carried BeginLinks out; set before the first action
 	// The following fields are set by begin.
 	goesOn bool // the lab does when a host is lost
-	placed *parts.Placement
 	parts  []*farPart
-	at     map[string]*farPart // by node
+	first  map[*topology.Link]bool // the links of the first topology, which parts know by number
 
-	mu    sync.Mutex       // guards what follows
-	lives map[string]*life // the present or the last one of each node
+	joining sync.Mutex           // held while hosts are joined; guards joined
+	joined  map[[2]*farPart]bool // hosts between which there are trunks
+
+	mu      sync.Mutex       // guards what follows
+	lives   map[string]*life // the present or the last one of each node
+	placing                  // headplacing.go
 }
 
 // A farPart is the part of a lab at a host.
@@ -76,18 +79,19 @@ func (h *head) begin(ctx context.Context, lab string, topo *topology.Topology, f
 	if err != nil {
 		return err
 	}
-	h.placed, h.goesOn = placed, topo.Continues()
+	h.goesOn = topo.Continues()
 	h.publish(event.Event{Kind: event.LabPlaced, Text: placed.Summary(h.apart(found)).Crossing()})
-	params := partParams{Lab: lab, Topology: topo, Hosts: map[string]string{}}
-	h.at = map[string]*farPart{}
 	for _, host := range found {
 		h.parts = append(h.parts, &farPart{Host: host, engine: linkem.NewEngine(control.Behind(host.Conn, engineName)), lost: make(chan struct{})})
 	}
-	for i := range topo.Nodes {
-		name := topo.Nodes[i].Name
-		h.at[name] = h.parts[placed.Of(name)]
-		params.Hosts[name] = h.at[name].Name
+	h.first, h.joined = make(map[*topology.Link]bool, len(topo.Links)), map[[2]*farPart]bool{}
+	for i := range topo.Links {
+		h.first[&topo.Links[i]] = true
 	}
+	h.mu.Lock()
+	h.place(topo, placed)
+	params := partParams{Lab: lab, Topology: topo, Hosts: h.hostsOf(topo)}
+	h.mu.Unlock()
 	err = h.each(ctx, h.parts, func(ctx context.Context, p *farPart) error {
 		params := params
 		params.Host = p.Name
@@ -103,21 +107,24 @@ func (h *head) begin(ctx context.Context, lab string, topo *topology.Topology, f
 			}
 		}
 	}
-	joined := map[[2]*farPart]bool{}
-	for i := range topo.Links {
-		both := h.ofLink(&topo.Links[i])
-		if len(both) < 2 {
+	return h.join(ctx, placed)
+}
+
+// join joins the hosts that have links with each other by a placement.
+func (h *head) join(ctx context.Context, placed *parts.Placement) error {
+	h.joining.Lock()
+	defer h.joining.Unlock()
+	for _, c := range placed.Cut() {
+		pair := [2]*farPart{h.parts[min(c.Hosts[0], c.Hosts[1])], h.parts[max(c.Hosts[0], c.Hosts[1])]}
+		if h.joined[pair] {
 			continue
 		}
-		pair := [2]*farPart{both[0], both[1]}
-		if joined[pair] {
-			continue
-		}
-		joined[pair] = true
+		h.joined[pair] = true
 		for _, p := range pair {
 			p.busy.Store(true)
 		}
 		if err := h.hosts.Join(ctx, pair[0].Host, pair[1].Host); err != nil {
+			delete(h.joined, pair)
 			return err
 		}
 	}
@@ -134,7 +141,10 @@ func (h *head) apart(found []*hosts.Host) (longest time.Duration) {
 
 // report returns the hosts for the report of a run.
 func (h *head) report() (all []report.RunHost) {
-	for i, share := range h.placed.Summary(parts.UsualApart).Hosts {
+	h.mu.Lock()
+	placed := h.placed
+	h.mu.Unlock()
+	for i, share := range placed.Summary(parts.UsualApart).Hosts {
 		host := h.parts[i].Host
 		clock := host.Clock()
 		is := report.RunHost{
@@ -158,7 +168,7 @@ func (h *head) between(spec *topology.Link) *[2]string {
 	if len(both) < 2 {
 		return nil
 	}
-	return &[2]string{h.at[spec.Endpoints[0].Node].Name, h.at[spec.Endpoints[1].Node].Name}
+	return &[2]string{h.ofEnd(spec, 0).Name, h.ofEnd(spec, 1).Name}
 }
 
 // each asks parts at once. An error has the name of its host. Those that are lost are left out, before and amid.
@@ -218,22 +228,29 @@ func (h *head) ofLink(spec *topology.Link) []*farPart {
 // ofEnd returns the part that has an end of a link. One outside of the lab is where its node is.
 func (h *head) ofEnd(spec *topology.Link, end int) *farPart {
 	if e := spec.Endpoints[end]; !e.External() {
-		return h.at[e.Node]
+		return h.ofNode(e.Node)
 	}
-	return h.at[spec.Endpoints[1-end].Node]
+	return h.ofNode(spec.Endpoints[1-end].Node)
+}
+
+// ofNode returns the part that has a node, or had one of that name last.
+func (h *head) ofNode(name string) *farPart {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.at[name]
 }
 
 // partsOf returns the parts that carry out an action: those that have its node, its switch or its link, or all.
 func (h *head) partsOf(a core.Action) []*farPart {
 	if of, ok := a.(interface{ NodeName() string }); ok {
-		return []*farPart{h.at[of.NodeName()]}
+		return []*farPart{h.ofNode(of.NodeName())}
 	}
 	fields := reflect.ValueOf(a)
 	for _, name := range []string{"Spec", "Link"} {
 		switch is := fields.FieldByName(name); {
 		case !is.IsValid():
 		case name == "Spec":
-			return []*farPart{h.at[is.Interface().(*topology.Node).Name]}
+			return []*farPart{h.ofNode(is.Interface().(*topology.Node).Name)}
 		default:
 			return h.ofLink(is.Interface().(*topology.Link))
 		}
@@ -242,12 +259,17 @@ func (h *head) partsOf(a core.Action) []*farPart {
 }
 
 // action returns how to have parts carry out an action.
-func (h *head) action(_ *topology.Topology, a core.Action) func() core.Done {
+func (h *head) action(topo *topology.Topology, a core.Action) func() core.Done {
+	known := h.follow(topo, a) // before the parts are looked for
 	parts := h.partsOf(a)
 	return func() core.Done {
-		o, err := orderOf(a)
+		<-known
+		o, err := orderOf(a, h.first)
 		if err != nil {
 			return core.Done{Err: err}
+		}
+		if of, ok := a.(core.MakeSwitch); ok {
+			o.Bridge = h.bridgeOf(topo, of.Spec.Name)
 		}
 		if start, ok := a.(core.StartAgent); ok {
 			return h.start(start, o)
@@ -284,7 +306,7 @@ func ofLinks(a core.Action) bool { return reflect.ValueOf(a).FieldByName("Link")
 
 // start has a part start an agent. Its life is known before: the agent may end at once.
 func (h *head) start(a core.StartAgent, o order) core.Done {
-	p := h.at[a.Node]
+	p := h.ofNode(a.Node)
 	l := &life{Of: a.Of, spec: a.Topology.FindNode(a.Node), unwatch: func() {}, down: make(chan struct{})}
 	l.client = node.NewClient(a.Node, control.Behind(p.Conn, agentAt(a.Of)))
 	l.usageOf = func() (u usage) {
@@ -309,14 +331,6 @@ func (h *head) start(a core.StartAgent, o order) core.Done {
 	return is.Done
 }
 
-func (h *head) forgetNode(name string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.lives, name)
-}
-
-func (h *head) forgetLink(*topology.Link) {} // there is nothing of it here
-
 func (h *head) life(name string) *life {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -324,7 +338,7 @@ func (h *head) life(name string) *life {
 }
 
 func (h *head) pid(node string, pid int) (int, error) {
-	return methodPID.Call(context.Background(), h.at[node].Conn, pidParams{node, pid})
+	return methodPID.Call(context.Background(), h.ofNode(node).Conn, pidParams{node, pid})
 }
 
 func (h *head) ports() (map[[2]int]link.PortStatus, error) {
@@ -465,11 +479,13 @@ func (h *head) explained(c cut) bool {
 // loseHost has the core decide on the loss of a host.
 func (h *head) loseHost(l hosts.Loss) {
 	e := core.HostLost{Host: l.Host.Name, Reason: l.Err}
-	for name, p := range h.at {
-		if p.Host == l.Host {
+	h.mu.Lock()
+	for i := range h.present.Nodes {
+		if name := h.present.Nodes[i].Name; h.at[name].Host == l.Host {
 			e.Nodes = append(e.Nodes, name)
 		}
 	}
+	h.mu.Unlock()
 	for _, p := range h.parts {
 		if p.Host == l.Host {
 			p.reason, p.lostAt = l.Err, h.since()

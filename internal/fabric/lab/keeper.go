@@ -98,10 +98,14 @@ func (p *part) keep(ctx context.Context, _ *control.Request, _ control.None) err
 	}
 	type at struct{ link, end int }
 	var ends []at
-	for i := range p.topo.Links {
-		l := &p.topo.Links[i]
+	topo := p.topo.Load()
+	for i := range topo.Links {
+		l := &topo.Links[i]
 		for end, e := range l.Endpoints {
-			if p.machine.links.far[e.Node] == "" && len(ends) < 2*rememberedLinks {
+			if e.External() { // it is where its node is
+				e = l.Endpoints[1-end]
+			}
+			if !p.links.isFar(e.Node) && len(ends) < 2*rememberedLinks {
 				ends = append(ends, at{l.Number, end})
 			}
 		}
@@ -113,7 +117,7 @@ func (p *part) keep(ctx context.Context, _ *control.Request, _ control.None) err
 			return err
 		}
 		of := ends[i]
-		recents[i], err = capture.OpenRecent(socket, link.MiddleIndex(of.link, of.end), p.links[of.link].Endpoints[of.end].String(), memoryFor(len(ends)))
+		recents[i], err = capture.OpenRecent(socket, link.MiddleIndex(of.link, of.end), p.linkOf(of.link).Endpoints[of.end].String(), memoryFor(len(ends)))
 		return err
 	})
 	if err != nil {

@@ -25,10 +25,11 @@ type linkDriver struct {
 	root      string               // the path by which the host reaches the sockets of externals: that of this process's root; "": they are the host's files
 	sockets   *os.File             // the directory of the externals' sockets; nil without externals
 	externals map[string]*external // by the name of the interface
-	far       map[string]string    // the hosts of the nodes that are at other hosts
 
-	mu       sync.Mutex       // guards what follows
-	links    map[int]*labLink // by topology.Link.Number
+	mu       sync.Mutex        // guards what follows
+	far      map[string]string // the hosts of the nodes that are at other hosts; nil: there is no other host
+	bridges  map[string]int    // numbers that switches are to have
+	links    map[int]*labLink  // by topology.Link.Number
 	switches map[string]*labSwitch
 	routes   map[string][]topology.Route // by router with a packet buffer
 	buffered map[int]bool                // by topology.Link.Number: links that the engine carries as long as they are there (buffers.go)
@@ -100,19 +101,58 @@ func (d *linkDriver) link(spec *topology.Link) *labLink {
 }
 
 // forget forgets a link that is in the lab no more.
-func (d *linkDriver) forget(spec *topology.Link) {
-	l := d.link(spec)
-	close(l.gone)
+func (d *linkDriver) forget(number int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.links, spec.Number)
+	if l := d.links[number]; l != nil {
+		close(l.gone)
+		delete(d.links, number)
+	}
+	d.network.Forget(number)
+}
+
+// known returns what there is of a link; nil if nothing was done with it.
+func (d *linkDriver) known(number int) *labLink {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.links[number]
+}
+
+// isFar reports whether a node is at another host.
+func (d *linkDriver) isFar(node string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.far[node] != ""
+}
+
+// setBridge has a switch that is made later have a bridge of that number, if none has it.
+func (d *linkDriver) setBridge(name string, number int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.bridges == nil {
+		d.bridges = map[string]int{}
+	}
+	d.bridges[name] = number
+}
+
+// setFar notes the nodes that are at other hosts.
+func (d *linkDriver) setFar(hosts map[string]string, here string) {
+	far := make(map[string]string, len(hosts))
+	for node, host := range hosts {
+		if host != here {
+			far[node] = host
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.far = far
 }
 
 // ends returns a link's ends as the network takes them. One in a host or router is in the network that the node has by then.
 func (d *linkDriver) ends(spec *topology.Link) (ends [2]link.End) {
 	for end, e := range spec.Endpoints {
 		ends[end] = link.End{Interface: e.Interface, Wire: !spec.Offload}
-		if d.far[e.Node] != "" {
+		if d.isFar(e.Node) {
 			continue // nothing is made there
 		}
 		if e.External() {

@@ -25,6 +25,9 @@ import (
 type machines interface {
 	// action returns how to carry out an action, which came of a topology.
 	action(topo *topology.Topology, a core.Action) func() core.Done
+	// foresee has hosts be ready for a change of the lab to another topology, or refuses that, before anything is changed. What
+	// it returns is called when the change is over.
+	foresee(ctx context.Context, was, is *topology.Topology) (over func(), err error)
 	// forgetNode and forgetLink forget what is in the lab no more.
 	forgetNode(name string)
 	forgetLink(spec *topology.Link)
@@ -139,8 +142,12 @@ func (m *machine) unbounded(topo *topology.Topology, a core.Action) func() core.
 	return func() core.Done { return core.Done{Err: fmt.Errorf("unknown action %T", a)} }
 }
 
+func (m *machine) foresee(_ context.Context, _, is *topology.Topology) (func(), error) {
+	return func() {}, errors.Join(checkEngines(is), checkPorts(is))
+}
+
 func (m *machine) forgetNode(name string)         { m.nodes.forget(name) }
-func (m *machine) forgetLink(spec *topology.Link) { m.links.forget(spec) }
+func (m *machine) forgetLink(spec *topology.Link) { m.links.forget(spec.Number) }
 func (m *machine) life(name string) *life         { return m.nodes.life(name) }
 
 func (m *machine) pid(_ string, pid int) (int, error) { return node.PIDIn(m.nodes.hostProc, pid) }
@@ -152,7 +159,7 @@ func (m *machine) ports() (map[[2]int]link.PortStatus, error) { return m.links.n
 func (m *machine) carried(topo *topology.Topology) (map[int]carried, error) {
 	var kernel map[int][2]link.Counters
 	for i := range topo.Links {
-		if m.links.link(&topo.Links[i]).isJoined() {
+		if l := m.links.known(topo.Links[i].Number); l != nil && l.isJoined() {
 			var err error
 			if kernel, err = m.links.network.Counters(); err != nil {
 				return nil, err
@@ -162,8 +169,10 @@ func (m *machine) carried(topo *topology.Topology) (map[int]carried, error) {
 	}
 	all := make(map[int]carried, len(topo.Links))
 	for i := range topo.Links {
-		spec := &topo.Links[i]
-		all[spec.Number] = m.links.link(spec).byKernel(kernel[spec.Number])
+		number := topo.Links[i].Number
+		if l := m.links.known(number); l != nil {
+			all[number] = l.byKernel(kernel[number])
+		}
 	}
 	return all, nil
 }

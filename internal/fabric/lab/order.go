@@ -11,11 +11,13 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// An order is an action of the lab's core as a head sends it to a part. Both have the lab's topology: a node goes by its name,
-// a link by its number, and the topology is left out.
+// An order is an action of the lab's core as a head sends it to a part. Both have the lab's topology, which is left out, and a
+// node goes by its name. A link of the first topology goes by its number. Others are spelled out: a number is another link's
+// after a change, of which a part may hear while orders from before are on their way.
 type order struct {
 	Kind   string                     // the name of the action's type
 	Fields map[string]json.RawMessage // of the action
+	Bridge int                        `json:",omitempty"` // of MakeSwitch: the number of its bridge
 }
 
 // orders returns the types of the actions that parts carry out, by name. Only heads and parts pay for it.
@@ -33,8 +35,8 @@ var orders = sync.OnceValue(func() map[string]reflect.Type {
 	return types
 })
 
-// orderOf returns an action as an order.
-func orderOf(a core.Action) (order, error) {
+// orderOf returns an action as an order. first has the links of the first topology.
+func orderOf(a core.Action, first map[*topology.Link]bool) (order, error) {
 	v := reflect.ValueOf(a)
 	o := order{Kind: v.Type().Name(), Fields: map[string]json.RawMessage{}}
 	for i := range v.NumField() {
@@ -45,13 +47,13 @@ func orderOf(a core.Action) (order, error) {
 		case *topology.Node:
 			short = is.Name
 		case *topology.Link:
-			short = is.Number
+			short = shortLink(is, first)
 		case []*topology.Link:
-			numbers := make([]int, len(is))
+			links := make([]any, len(is))
 			for i, l := range is {
-				numbers[i] = l.Number
+				links[i] = shortLink(l, first)
 			}
-			short = numbers
+			short = links
 		default:
 			short = is
 		}
@@ -64,14 +66,30 @@ func orderOf(a core.Action) (order, error) {
 	return o, nil
 }
 
-// action returns the action that an order is, in a lab of a topology whose links are known by number.
+// shortLink returns what stands for a link.
+func shortLink(l *topology.Link, first map[*topology.Link]bool) any {
+	if first[l] {
+		return l.Number
+	}
+	return l
+}
+
+// action returns the action that an order is, in a lab of a topology. links are those of its first one, by number.
 func (o *order) action(topo *topology.Topology, links map[int]*topology.Link) (core.Action, error) {
 	t := orders()[o.Kind]
 	if t == nil {
 		return nil, control.Errorf(control.Usage, "no action is called %q", o.Kind)
 	}
 	v := reflect.New(t).Elem()
-	link := func(number int) (*topology.Link, error) {
+	link := func(text json.RawMessage) (*topology.Link, error) {
+		var number int
+		if len(text) > 0 && text[0] == '{' {
+			l := new(topology.Link)
+			return l, json.Unmarshal(text, l)
+		}
+		if err := json.Unmarshal(text, &number); err != nil {
+			return nil, err
+		}
 		if l := links[number]; l != nil {
 			return l, nil
 		}
@@ -93,24 +111,22 @@ func (o *order) action(topo *topology.Topology, links map[int]*topology.Link) (c
 				return nil, control.Errorf(control.Usage, "%s: the lab has no node %q", o.Kind, name)
 			}
 		case **topology.Link:
-			var number int
-			if err = json.Unmarshal(text, &number); err == nil {
-				*into, err = link(number)
-			}
+			*into, err = link(text)
 		case *[]*topology.Link:
-			var numbers []int
-			err = json.Unmarshal(text, &numbers)
-			for _, number := range numbers {
-				l, missing := link(number)
-				if missing != nil {
-					return nil, missing
-				}
+			var texts []json.RawMessage
+			err = json.Unmarshal(text, &texts)
+			for i := 0; i < len(texts) && err == nil; i++ {
+				var l *topology.Link
+				l, err = link(texts[i])
 				*into = append(*into, l)
 			}
 		default:
 			err = json.Unmarshal(text, field)
 		}
 		if err != nil {
+			if control.CodeOf(err) == control.Usage {
+				return nil, err
+			}
 			return nil, control.Errorf(control.Usage, "%s: %s: %v", o.Kind, t.Field(i).Name, err)
 		}
 	}

@@ -23,9 +23,10 @@ import (
 // Every action of the core reaches a part as it was, with that part's own nodes and links.
 func TestOrders(t *testing.T) {
 	topo, far := ring("lab", 3), ring("lab", 3)
-	links := map[int]*topology.Link{}
+	links, first := map[int]*topology.Link{}, map[*topology.Link]bool{}
 	for i := range far.Links {
 		links[far.Links[i].Number] = &far.Links[i]
+		first[&topo.Links[i]] = true
 	}
 	of := core.Of{Node: "n1", Life: 7}
 	routes := []topology.Route{{To: netip.MustParsePrefix("10.0.0.0/8"), Via: []netip.Addr{netip.MustParseAddr("10.0.0.2")}}}
@@ -46,7 +47,7 @@ func TestOrders(t *testing.T) {
 	}
 	want := actions(far)
 	for i, a := range actions(topo) {
-		o, err := orderOf(a)
+		o, err := orderOf(a, first)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,6 +65,31 @@ func TestOrders(t *testing.T) {
 		}
 		if len(sent) > 500 { // no topology goes along
 			t.Errorf("%d bytes: %s", len(sent), sent)
+		}
+	}
+}
+
+// A link that is not of the first topology reaches a part as it is, whatever link has had its number.
+func TestOrderOfLaterLink(t *testing.T) {
+	first, later := ring("lab", 3), ring("lab", 3)
+	links := map[int]*topology.Link{}
+	for i := range first.Links {
+		links[first.Links[i].Number] = &first.Links[i]
+	}
+	later.Links[1].MTU = 1500
+	later.Links[1].Directions[0] = topology.Impairment{Delay: time.Millisecond, Loss: topology.Loss{Rate: 0.25}}
+	later.Links[1].Endpoints[0].Node = "new"
+	for _, a := range []core.Action{
+		core.Connect{Link: &later.Links[1]},
+		core.AwaitSpanningTree{Links: []*topology.Link{&later.Links[1], &later.Links[2]}},
+	} {
+		o, err := orderOf(a, map[*topology.Link]bool{&first.Links[1]: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := o.action(first, links)
+		if err != nil || !reflect.DeepEqual(got, a) {
+			t.Errorf("%v\n%s", err, cmp.Diff(a, got))
 		}
 	}
 }

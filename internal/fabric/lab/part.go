@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/core"
@@ -32,14 +33,18 @@ import (
 
 // Requests of a head to a part. Those to an agent or the engine go to engineName, and to agentAt (control.Behind).
 var (
-	methodPrepare = control.NewProcedure[partParams]("prepare")
-	methodOrder   = control.NewMethod[order, outcome]("order")
-	methodPorts   = control.NewMethod[control.None, []portAt]("ports")
-	methodCarried = control.NewMethod[control.None, map[int]carried]("carried") // by the number of the link
-	methodPID     = control.NewMethod[pidParams, int]("pid")
-	methodProbe   = control.NewMethod[probeParams, [2]report.Probed]("probe")
-	methodDoor    = control.NewMethod[control.None, string]("door") // a path on its machine
-	methodUsage   = control.NewMethod[string, usage]("usage")       // of a node
+	methodPrepare    = control.NewProcedure[partParams]("prepare")
+	methodOrder      = control.NewMethod[order, outcome]("order")
+	methodPorts      = control.NewMethod[control.None, []portAt]("ports")
+	methodCarried    = control.NewMethod[control.None, map[int]carried]("carried") // by the number of the link
+	methodPID        = control.NewMethod[pidParams, int]("pid")
+	methodProbe      = control.NewMethod[probeParams, [2]report.Probed]("probe")
+	methodEngines    = control.NewProcedure[[]topology.Link]("engines") // looks whether there is what these links ask for
+	methodRenew      = control.NewProcedure[renewal]("renew")
+	methodForgetNode = control.NewProcedure[string]("forget-node")
+	methodForgetLink = control.NewProcedure[int]("forget-link")        // by its number
+	methodDoor       = control.NewMethod[control.None, string]("door") // a path on its machine
+	methodUsage      = control.NewMethod[string, usage]("usage")       // of a node
 )
 
 // Requests and notices of a part to its head.
@@ -58,6 +63,11 @@ type (
 		Topology *topology.Topology // the whole lab's
 		Host     string             // where the part is
 		Hosts    map[string]string  // by node
+	}
+	// A renewal is the topology that the lab has now.
+	renewal struct {
+		Topology *topology.Topology
+		Hosts    map[string]string // by node
 	}
 	// An outcome is the result of an order.
 	outcome struct {
@@ -112,11 +122,11 @@ type part struct {
 	reason     *control.Error
 	door       door
 
-	// The following fields are set by prepare.
-	topo  *topology.Topology
-	links map[int]*topology.Link // by number
-
 	keeper keeper
+
+	topo atomic.Pointer[topology.Topology] // the lab's, as the head has said last; set by prepared, and by renewed
+	// first is set by prepared.
+	first map[int]*topology.Link // the links of the first topology, by number
 }
 
 // work is the process of a host's worker. It removes what the kernel does not when a part has ended.
@@ -174,7 +184,7 @@ func runPart() error {
 		externals: map[string]*external{}, links: map[int]*labLink{}, switches: map[string]*labSwitch{},
 	}
 	p.machine = &machine{nodes: nodes, links: links, publish: p.publish, lanes: newLanes(), afar: true}
-	p.present = func() *topology.Topology { return p.topo }
+	p.present = p.topo.Load
 	findSelf()
 	signal.Ignore(unix.SIGPIPE)        // when the guardian is killed, nobody reads the log, and the lab goes on
 	signals := make(chan os.Signal, 1) // process 1 gets no signal that it has no handler for
@@ -200,7 +210,7 @@ func runPart() error {
 		p.tell(methodOver.Call(context.Background(), p.head, p.reason.Error()))
 	case <-p.head.Done():
 	}
-	p.machine.links.engine.end()
+	p.links.engine.end()
 	return nil
 }
 
@@ -246,7 +256,7 @@ func (p *part) requests() *control.Mux {
 		return all, err
 	})
 	methodCarried.Handle(mux, func(context.Context, *control.Request, control.None) (map[int]carried, error) {
-		return p.carried(p.topo)
+		return p.carried(p.topo.Load())
 	})
 	methodPID.Handle(mux, func(_ context.Context, _ *control.Request, of pidParams) (int, error) { return p.pid(of.Node, of.PID) })
 	methodUsage.Handle(mux, func(_ context.Context, _ *control.Request, node string) (u usage, err error) {
@@ -256,7 +266,19 @@ func (p *part) requests() *control.Mux {
 		return u, nil
 	})
 	methodExternals.Handle(mux, func(ctx context.Context, _ *control.Request, _ control.None) ([]report.External, error) {
-		return p.inspectExternals(ctx, p.topo)
+		return p.inspectExternals(ctx, p.topo.Load())
+	})
+	methodEngines.Handle(mux, func(_ context.Context, _ *control.Request, links []topology.Link) error {
+		return checkEngines(&topology.Topology{Links: links})
+	})
+	methodRenew.Handle(mux, p.renewed)
+	methodForgetNode.Handle(mux, func(_ context.Context, _ *control.Request, name string) error {
+		p.forgetNode(name)
+		return nil
+	})
+	methodForgetLink.Handle(mux, func(_ context.Context, _ *control.Request, number int) error {
+		p.links.forget(number)
+		return nil
 	})
 	methodDoor.Handle(mux, func(context.Context, *control.Request, control.None) (string, error) { return p.open() })
 	methodCapture.Handle(mux, p.capture)
@@ -278,34 +300,40 @@ func (p *part) requests() *control.Mux {
 // prepared answers methodPrepare.
 func (p *part) prepared(ctx context.Context, _ *control.Request, params partParams) error {
 	topo := params.Topology
-	p.topo, p.links = topo, map[int]*topology.Link{}
+	p.topo.Store(topo)
+	p.host, p.first = params.Host, make(map[int]*topology.Link, len(topo.Links))
 	for i := range topo.Links {
-		p.links[topo.Links[i].Number] = &topo.Links[i]
+		p.first[topo.Links[i].Number] = &topo.Links[i]
 	}
-	p.host = params.Host
 	p.nodes.lab = params.Lab
-	p.machine.links.engine.lab = params.Lab
-	p.machine.links.far = map[string]string{}
-	for node, host := range params.Hosts {
-		if host != params.Host {
-			p.machine.links.far[node] = host
-		}
-	}
+	p.links.engine.lab = params.Lab
+	p.links.setFar(params.Hosts, params.Host)
 	if err := p.prepare(setting{Lab: params.Lab, Topology: topo, StateDir: p.dir, Privileged: p.privileged}); err != nil {
 		return err
 	}
-	p.machine.links.noteRouters(topo)
+	p.links.noteRouters(topo)
 	p.beginLinks = func() error { return p.begin(context.Background(), topo) }
+	return nil
+}
+
+// renewed answers methodRenew.
+func (p *part) renewed(_ context.Context, _ *control.Request, params renewal) error {
+	p.links.setFar(params.Hosts, p.host)
+	p.topo.Store(params.Topology)
 	return nil
 }
 
 // carryOut answers methodOrder.
 func (p *part) carryOut(_ context.Context, _ *control.Request, o order) (outcome, error) {
-	a, err := o.action(p.topo, p.links)
+	topo := p.topo.Load()
+	a, err := o.action(topo, p.first)
 	if err != nil {
 		return outcome{}, err
 	}
-	result := outcome{Done: p.action(p.topo, a)()}
+	if of, ok := a.(core.MakeSwitch); ok {
+		p.links.setBridge(of.Spec.Name, o.Bridge)
+	}
+	result := outcome{Done: p.action(topo, a)()}
 	if err := result.Done.Err; err != nil {
 		result.Err, result.Done.Err = control.AsError(err), nil
 	}
@@ -318,7 +346,7 @@ func (p *part) carryOut(_ context.Context, _ *control.Request, o order) (outcome
 // find returns the requests of the engine or of an agent, by its address.
 func (p *part) find(to string) (control.Handler, error) {
 	if to == engineName {
-		engine, err := p.machine.links.engine.channel()
+		engine, err := p.links.engine.channel()
 		if err != nil {
 			return nil, err
 		}
@@ -333,7 +361,7 @@ func (p *part) find(to string) (control.Handler, error) {
 
 // joinHost answers hosts.PartTrunk.
 func (p *part) joinHost(ctx context.Context, r *control.Request, host string) error {
-	engine, err := p.machine.links.engine.start()
+	engine, err := p.links.engine.start()
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package lab
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
@@ -40,7 +39,8 @@ func checkPorts(topo *topology.Topology) error {
 }
 
 // makeSwitch returns what makes the bridge of a switch. Its number is the lowest that is free: of those that are made one
-// after the other, the first is the root of the spanning tree that it is in.
+// after the other, the first is the root of the spanning tree that it is in. In a lab over several hosts the head gives it, since no
+// other host may have a bridge of that number, of which its address is made.
 func (d *linkDriver) makeSwitch(topo *topology.Topology, spec *topology.Node) func() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -48,10 +48,7 @@ func (d *linkDriver) makeSwitch(topo *topology.Topology, spec *topology.Node) fu
 	for _, sw := range d.switches {
 		used[sw.number] = true
 	}
-	number := 0
-	if d.far != nil { // no other host has a bridge of that number, of which its address is made
-		number = slices.IndexFunc(topo.Nodes, func(n topology.Node) bool { return n.Name == spec.Name })
-	}
+	number := d.bridges[spec.Name]
 	for used[number] {
 		number++
 	}

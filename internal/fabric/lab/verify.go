@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/core"
@@ -97,11 +98,20 @@ func flyBoth(ctx context.Context, spec *topology.Link, fly verify.Fly, asked [2]
 
 // probeLink answers methodProbe.
 func (p *part) probeLink(ctx context.Context, _ *control.Request, params probeParams) ([2]report.Probed, error) {
-	spec := p.links[params.Link]
+	spec := p.linkOf(params.Link)
 	if spec == nil {
 		return [2]report.Probed{}, control.Errorf(control.Usage, "there is no link %d", params.Link)
 	}
 	return p.probe(ctx, spec, params.Asked, params.Probes)
+}
+
+// linkOf returns the link of a number that the lab has now; nil if there is none.
+func (p *part) linkOf(number int) *topology.Link {
+	links := p.topo.Load().Links
+	if at := slices.IndexFunc(links, func(l topology.Link) bool { return l.Number == number }); at >= 0 {
+		return &links[at]
+	}
+	return nil
 }
 
 // linkToProbe returns the link with an endpoint, whose nodes are up.

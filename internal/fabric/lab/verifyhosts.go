@@ -50,7 +50,7 @@ func (h *head) probe(ctx context.Context, spec *topology.Link, asked [2]topology
 
 // fly is the verify.Fly of a link between two hosts.
 func (h *head) fly(ctx context.Context, spec *topology.Link, from int, o probe.Options, until func(*probe.Flight) time.Duration) (*probe.Flight, error) {
-	sender, receiver := h.at[spec.Endpoints[from].Node], h.at[spec.Endpoints[1-from].Node]
+	sender, receiver := h.ofEnd(spec, from), h.ofEnd(spec, 1-from)
 	before, err := h.compare(ctx, sender, receiver)
 	if err != nil {
 		return nil, err
@@ -214,7 +214,7 @@ func (p *part) seeProbes(ctx context.Context, r *control.Request, params flightP
 
 // openPort opens the end of a link from which a flight leaves, or at which it arrives.
 func (p *part) openPort(params flightParams) (*probe.Port, error) {
-	spec := p.links[params.Link]
+	spec := p.linkOf(params.Link)
 	if spec == nil || params.End < 0 || params.End > 1 {
 		return nil, control.Errorf(control.Usage, "there is no end %d of a link %d", params.End, params.Link)
 	}

@@ -66,6 +66,13 @@ func (n *Network) Lone(link, end int) {
 	n.lone[link] = end
 }
 
+// Forget forgets that a link has one end alone here: another one may have its number.
+func (n *Network) Forget(link int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.lone, link)
+}
+
 // ends returns the ends of a link that are here.
 func (n *Network) ends(link int) []int {
 	n.mu.Lock()
