@@ -97,8 +97,15 @@ func (l *labLink) makeEnds(a core.MakeEnds) error {
 	return err
 }
 
-// removeEnd removes an interface: the far end loses the carrier.
+// removeEnd removes an interface: the far end loses the carrier. The core does not know that a plain link between hosts has
+// engines, and has them not taken apart if the link was down.
 func (l *labLink) removeEnd(end int) error {
+	if l.host != "" && l.engaged {
+		if err := l.carrier().abandon(l); err != nil {
+			return err
+		}
+		l.engaged = false
+	}
 	if l.far[end] {
 		return nil
 	}

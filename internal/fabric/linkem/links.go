@@ -47,6 +47,7 @@ func (t *linkTable) attach(a Link, ports [2]*port) error {
 	if k.state != detached {
 		return control.Errorf(control.Usage, "link %s is %s", a.Name, k.state)
 	}
+	k.leaveTrunk() // the other end may be elsewhere now
 	if a.Trunk != "" {
 		if err := t.cross(k, a, ports); err != nil {
 			return err
@@ -74,12 +75,20 @@ func (t *linkTable) cross(k *link, a Link, ports [2]*port) error {
 		return control.Errorf(control.Usage, "the engine has no trunk to %s", a.Trunk)
 	case k.lines[0].wire != nil || a.Joined || (ports[0] == nil) == (ports[1] == nil):
 		return control.Errorf(control.Usage, "link %s cannot be between hosts: one end is here, not at a switch with a buffer, and the kernel does not carry it", a.Name)
-	case q.links[a.Number] != nil && q.links[a.Number] != k:
+	case q.links[a.Number] != nil && q.links[a.Number].state != detached: // one that is has left the lab: numbers are given again
 		return control.Errorf(control.Usage, "link %s has the number of %s", a.Name, q.links[a.Number].name)
 	}
 	k.peer, k.number = q, a.Number
 	q.links[a.Number] = k
 	return nil
+}
+
+// leaveTrunk has the link be one within the host.
+func (k *link) leaveTrunk() {
+	if k.peer != nil && k.peer.links[k.number] == k {
+		delete(k.peer.links, k.number)
+	}
+	k.peer = nil
 }
 
 // start takes frames from the link's ports, at first those that arrived since the kernel

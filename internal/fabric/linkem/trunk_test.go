@@ -446,3 +446,25 @@ func TestTrunkUsage(t *testing.T) {
 	defer stream.Close()
 	usage("stream twice", "no socket of type 2", l.engine.Trunk(deadline(t), "third", stream, stream))
 }
+
+// The number of a link between hosts is another link's once it is detached, and not before. A link whose other end has come to
+// this host has no trunk any more.
+func TestNumberGivenAgain(t *testing.T) {
+	here, _ := crossing(t, topology.Impairment{}, 0)
+	_, ports := newBareBench(t, 1)
+	other := Link{Name: "y", Seed: 1, Trunk: "other", Number: linkNumber}
+	err := here.links.attach(other, [2]*port{ports[0]})
+	if err == nil || !strings.Contains(err.Error(), "link y has the number of x") {
+		t.Errorf("%v", err)
+	}
+	here.k.state = detached
+	must(t, here.links.attach(other, [2]*port{ports[0]}))
+	must(t, here.links.attach(Link{Name: "x", Seed: 1}, ports))
+	q := here.trunks.byName["other"]
+	if x := here.links.byName["x"]; x.peer != nil || x.lines[0].far || x.lines[1].far {
+		t.Error("a link within this host has a trunk")
+	}
+	if q.links[linkNumber] != here.links.byName["y"] {
+		t.Errorf("link %d of the trunk is not the one that has the number now", linkNumber)
+	}
+}
