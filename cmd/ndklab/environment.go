@@ -72,6 +72,12 @@ func fromEnvironment(cmd *cobra.Command) []string {
 	return names
 }
 
+// ofEnvironment reports whether a variable has set a flag of the command.
+func ofEnvironment(cmd *cobra.Command, flag string) bool {
+	f := cmd.Flags().Lookup(flag)
+	return f != nil && len(f.Annotations[annotation]) > 0
+}
+
 // variablesHelp is the part of --help about the variables of a command.
 func variablesHelp(cmd *cobra.Command) string {
 	width := 0

@@ -188,7 +188,7 @@ func runOne(cmd *cobra.Command, arg string, f *runFlags) error {
 			return misuse("--record and --replay are for a file, and %s is none: a lab that is up has its links already", arg)
 		case f.files.dilation != 0:
 			return misuse("--dilation is for a file, and %s is none: a lab that is up has its dilation already", arg)
-		case f.files.hosts.given():
+		case f.files.hosts.given() && !ofEnvironment(cmd, "hosts"): // which is meant for labs that are made
 			return misuse("--hosts is for a file, and %s is none: a lab that is up has its hosts already", arg)
 		case f.files.given() || *f.reconfigure || cmd.Flags().Changed("label"):
 			return misuse("--name, --node-filter, --set, --label and --reconfigure are for a file, and %s is none", arg)

@@ -64,6 +64,9 @@ func TestScript(t *testing.T) {
 	})
 }
 
+// envHosts has the labs of scripts be over these hosts, as by --hosts.
+const envHosts = "NDKLAB_TEST_HOSTS"
+
 // canRun says whether labs can run here.
 var canRun = sync.OnceValue(func() bool { return doctor.Examine(context.Background()).CanRun })
 
@@ -71,6 +74,10 @@ var canRun = sync.OnceValue(func() bool { return doctor.Examine(context.Backgrou
 func setup(env *testscript.Env) error {
 	name := "cli-" + strconv.Itoa(os.Getpid()) + "-" + strings.TrimPrefix(filepath.Base(env.WorkDir), "script-")
 	env.Setenv("LAB", name)
+	if hosts := os.Getenv(envHosts); hosts != "" {
+		env.Setenv("NDKLAB_UP_HOSTS", hosts)
+		env.Setenv("NDKLAB_RUN_HOSTS", hosts)
+	}
 	var files []string
 	err := filepath.WalkDir(env.WorkDir, func(path string, _ fs.DirEntry, err error) error {
 		if strings.HasSuffix(path, ".yaml") {
@@ -115,6 +122,16 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if strconv.Itoa(code) != args[0] {
 		ts.Fatalf("exit code %d, want %s", code, args[0])
+	}
+}
+
+// TestScriptsOverHosts runs scripts again whose labs are over two hosts then.
+func TestScriptsOverHosts(t *testing.T) {
+	need.Time(t)
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestScript$/^(apply|external|setup)$")
+	cmd.Env = append(os.Environ(), envHosts+"=local:2")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 

@@ -260,10 +260,11 @@ func TestStateFileGone(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if inspection, err := l.Inspect(testContext(t)); err != nil || inspection.Externals[0].Lost > 0 {
-				t.Errorf("%v, %v", inspection, err)
+			inspection, err := l.Inspect(testContext(t))
+			if err != nil || inspection.Externals[0].Lost > 0 {
+				t.Fatalf("%v, %v", inspection, err)
 			}
-			if !exists(p.externalDir()) || !exists(p.logFile()) {
+			if !exists(inspection.Externals[0].Socket) || !exists(p.logFile()) {
 				t.Error("something of a living lab was removed")
 			}
 			if err := l.Down(testContext(t)); err != nil {

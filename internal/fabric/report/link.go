@@ -109,9 +109,9 @@ type Quality struct {
 // counted that crossed its sockets.
 type External struct {
 	Endpoint  string   `json:"endpoint"`       // external:NAME
-	Host      string   `json:"host,omitempty"` // of a lab over several: where the paths below are
 	MTU       int      `json:"mtu"`            // bytes of IP packet
 	Addresses []string `json:"addresses"`      // that the lab expects there, CIDR form
+	Host      string   `json:"host,omitempty"` // of a lab over several: where the paths below are
 	// Where interface NAME is: by its name for ip netns, which ordinary users'
 	// labs have not, and as a file.
 	Namespace     string `json:"namespace,omitempty"`
