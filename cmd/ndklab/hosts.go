@@ -17,7 +17,8 @@ import (
 // hostsHelp describes --hosts in the help of the commands that have it.
 const hostsHelp = `--hosts lays the lab over several hosts: local:N (N workers on this machine), slurm (all
 hosts of the allocation), 'slurm:FLAGS' (hosts of an allocation that is made for the lab,
-by srun's flags), names of hosts that ssh takes, with commas, or @FILE with a name a line.
+by srun's flags), kubernetes (the pods of the Job that "ndklab generate kubernetes" has
+written), names of hosts that ssh takes, with commas, or @FILE with a name a line.
 ` + "`host:` and `together:`" + ` in the file say where nodes are to be.`
 
 // sayAlone tells the first of several tasks of a Slurm step that each makes a lab of its own. Somebody may want that, so that it is no error.
@@ -57,6 +58,27 @@ func (f *hostsFlag) String() string {
 
 // given reports whether there are to be several hosts.
 func (f *hostsFlag) given() bool { return f.spec.Kind != "" }
+
+// join has this process be the worker of its host, if somebody has started one on each host of the lab, and another is the first. It
+// returns at once otherwise.
+func (f *hostsFlag) join() error {
+	if f.spec.Kind != hosts.Kubernetes {
+		return nil
+	}
+	pod, err := hosts.ThisPod()
+	if err != nil || pod.Index == 0 {
+		return err
+	}
+	return pod.BeWorker()
+}
+
+// isForOneRun refuses what a command would do but run one file, where the lab's hosts end with the command.
+func (f *hostsFlag) isForOneRun(what string) error {
+	if f.spec.Kind != hosts.Kubernetes {
+		return nil
+	}
+	return misuse("%s: the pods of --hosts %s end with the command that they were started for, expected `ndklab run` of one file", what, f.spec)
+}
 
 // place returns what is said of the placement of a lab on hosts that are alike, nil if there are none. Nothing else
 // is known of them before the lab is made.

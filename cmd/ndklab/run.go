@@ -118,6 +118,9 @@ command at once.
 	f.files.addSet(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !*f.simulate {
+			if err := f.files.hosts.join(); err != nil {
+				return err
+			}
 			tidy(cmd)
 		}
 		if len(args) == 0 && !f.suite.given(cmd) {
@@ -142,7 +145,15 @@ command at once.
 		if *f.simulate && f.files.hosts.given() {
 			return misuse("--hosts is for labs, and --simulate makes none")
 		}
+		if *f.keep {
+			if err := f.files.hosts.isForOneRun("--keep"); err != nil {
+				return err
+			}
+		}
 		if len(args) != 1 || isFolder(args[0]) || f.suite.given(cmd) {
+			if err := f.files.hosts.isForOneRun("a suite"); err != nil {
+				return err
+			}
 			return runSuite(cmd, args, f)
 		}
 		return runOne(cmd, args[0], f)

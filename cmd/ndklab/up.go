@@ -65,6 +65,9 @@ nodes would be laid over hosts that are alike, and what would cross.
 		if *dry {
 			return dryRun(cmd, file, flags, seed, *reconfigure, *output)
 		}
+		if err := flags.hosts.isForOneRun("up"); err != nil {
+			return err
+		}
 		tidy(cmd)
 		show := newProgress(cmd.ErrOrStderr(), *output == jsonFormat)
 		l, err := start(cmd, file, flags, seed, logs, *reconfigure, show)

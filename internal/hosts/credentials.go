@@ -3,6 +3,7 @@ package hosts
 import (
 	"bytes"
 	"crypto/ed25519"
+	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -27,6 +28,16 @@ type Credentials struct {
 func NewCredentials() (*Credentials, error) {
 	seed := make([]byte, ed25519.SeedSize)
 	if _, err := rand.Read(seed); err != nil {
+		return nil, fmt.Errorf("credentials: %w", err)
+	}
+	return credentialsOf(seed)
+}
+
+// deriveCredentials returns those of one of several labs that share a key, which nobody can tell from those of
+// another (RFC 5869).
+func deriveCredentials(key []byte, lab string) (*Credentials, error) {
+	seed, err := hkdf.Key(sha256.New, key, nil, "ndklab credentials "+lab, ed25519.SeedSize)
+	if err != nil {
 		return nil, fmt.Errorf("credentials: %w", err)
 	}
 	return credentialsOf(seed)

@@ -65,7 +65,7 @@ func FromFiles(listener, launch *os.File, serve func(*Host) control.Handler) (*H
 		launch.Close()
 		return nil, fmt.Errorf("socket for hosts: %w", err)
 	}
-	h := &Head{listener: l, serve: serve, after: time.After, lost: make(chan Loss, maxHosts+1), changed: make(chan struct{}, 1), launcherOver: make(chan struct{})}
+	h := &Head{listener: l, serve: serve, after: time.After, lost: make(chan Loss, MaxHosts+1), changed: make(chan struct{}, 1), launcherOver: make(chan struct{})}
 	if h.launch, err = control.FromFile(launch, nil); err != nil {
 		l.Close()
 		return nil, err
@@ -106,12 +106,12 @@ func (h *Head) Await(ctx context.Context) ([]*Host, error) {
 		}
 		// An allocation may take any time before it is granted; its first worker shows that it was.
 		if late == nil && (begun || !h.settings.Waits) {
-			late = h.after(comeTime)
+			late = h.after(h.settings.Come)
 		}
 		select {
 		case <-h.changed:
 		case <-late:
-			return nil, control.Errorf(control.Unable, "%s: not there after %v; look whether it is up, and whether a firewall keeps it from %s", h.missing(), comeTime, strings.Join(h.settings.Addresses, " or "))
+			return nil, control.Errorf(control.Unable, "%s: not there after %v; look whether it is up, and whether a firewall keeps it from %s", h.missing(), h.settings.Come, strings.Join(h.settings.Addresses, " or "))
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

@@ -1,7 +1,7 @@
 // Package hosts brings the processes of a lab to many hosts and keeps them together.
 //
 // A lab over many hosts has a head, which is its supervisor, and one worker on each host. A launcher (launch.go, slurm.go,
-// ssh.go) starts the workers, from the guardian's process. A worker dials the head over TCP, says what its host has, and starts
+// ssh.go) starts the workers, from the guardian's process; in the pods of Kubernetes, processes become workers (kubernetes.go). A worker dials the head over TCP, says what its host has, and starts
 // the host's part of the lab. From then on it passes requests, notices and files between the head and the part. Both ends of
 // the connection have the lab's certificate and accept no other (credentials.go). Each ends what it has when the other is
 // silent for some seconds (pulse.go). The head compares the hosts' clocks with its own (clock.go).

@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,11 +33,12 @@ var (
 type settings struct {
 	Lab         string
 	Credentials string
-	Names       []string // of the hosts, in order; none if they are not known before they come
-	Addresses   []string // by which the hosts reach the head
-	Waits       bool     // the hosts may take any time to be granted
-	Continues   bool     // the lab goes on without a host that is lost
-	Apart       bool     // each host has a process of the launcher's of its own
+	Names       []string      // of the hosts, in order; none if they are not known before they come
+	Addresses   []string      // by which the hosts reach the head
+	Waits       bool          // the hosts may take any time to be granted
+	Come        time.Duration // within which all come
+	Continues   bool          // the lab goes on without a host that is lost
+	Apart       bool          // each host has a process of the launcher's of its own
 }
 
 // A Launch starts the workers of a lab. It belongs to the lab's guardian, which is in the network and the namespaces
@@ -67,7 +69,11 @@ type plan struct {
 	loopback bool     // all of them are on this machine, and share its memory
 	waits    bool     // see settings
 	commands []command
-	giveBack []string // a command that gives back what was allocated; none if nothing was
+	port     int           // at which the head listens; 0: any
+	come     time.Duration // within which all hosts come; 0: comeTime
+
+	credentials *Credentials // nil: new ones
+	giveBack    []string     // a command that gives back what was allocated; none if nothing was
 }
 
 // A command starts the worker of one host, or of all.
@@ -86,18 +92,21 @@ type command struct {
 // NewLaunch prepares the hosts of a lab: it listens for the workers, and makes the credentials. The output of workers
 // and launcher goes to log, which gets one line at a time.
 func NewLaunch(spec Spec, lab string, log io.Writer) (_ *Launch, err error) {
-	credentials, err := NewCredentials()
-	if err != nil {
-		return nil, err
-	}
 	l := &Launch{log: log, over: make(chan struct{})}
 	if l.plan, err = spec.plan(lab); err != nil {
 		return nil, err
 	}
-	if l.listener, l.settings.Addresses, err = listen(l.plan.loopback); err != nil {
+	credentials := l.plan.credentials
+	if credentials == nil {
+		if credentials, err = NewCredentials(); err != nil {
+			return nil, err
+		}
+	}
+	if l.listener, l.settings.Addresses, err = listen(l.plan.loopback, l.plan.port); err != nil {
 		return nil, err
 	}
-	l.settings.Lab, l.settings.Credentials, l.settings.Names, l.settings.Waits = lab, credentials.String(), l.plan.names, l.plan.waits
+	l.settings.Lab, l.settings.Credentials, l.settings.Names = lab, credentials.String(), l.plan.names
+	l.settings.Waits, l.settings.Come = l.plan.waits, cmp.Or(l.plan.come, comeTime)
 	l.settings.Continues, l.settings.Apart = spec.Continues, slices.ContainsFunc(l.plan.commands, func(c command) bool { return c.index >= 0 })
 	mux := new(control.Mux)
 	methodLaunch.Handle(mux, func(context.Context, *control.Request, control.None) (settings, error) {
@@ -135,10 +144,10 @@ func (l *Launch) Begun() {
 }
 
 // listen returns a socket for the workers, and the addresses by which they reach it.
-func listen(loopback bool) (*os.File, []string, error) {
-	at := ":0"
+func listen(loopback bool, port int) (*os.File, []string, error) {
+	at := ":" + strconv.Itoa(port)
 	if loopback {
-		at = "127.0.0.1:0"
+		at = "127.0.0.1" + at
 	}
 	l, err := net.Listen("tcp", at)
 	if err != nil {
@@ -157,11 +166,10 @@ func listen(loopback bool) (*os.File, []string, error) {
 		file.Close()
 		return nil, nil, err
 	}
-	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 	var found []string
 	for _, a := range addresses {
 		if p, ok := a.(*net.IPNet); ok && p.IP.IsGlobalUnicast() {
-			found = append(found, net.JoinHostPort(p.IP.String(), port))
+			found = append(found, net.JoinHostPort(p.IP.String(), strconv.Itoa(l.Addr().(*net.TCPAddr).Port)))
 		}
 	}
 	if len(found) == 0 {
@@ -361,19 +369,28 @@ func (s Spec) plan(lab string) (plan, error) {
 		return s.allocationPlan(lab)
 	case SSH:
 		return s.sshPlan(), nil
+	case Kubernetes:
+		pod, err := ThisPod()
+		if err != nil {
+			return plan{}, err
+		}
+		return pod.plan(lab), nil
 	}
 	return s.localPlan(lab), nil
 }
 
-// localPlan starts workers on this machine, of this very program.
+// localPlan starts all workers on this machine.
 func (s Spec) localPlan(lab string) plan {
 	p := plan{loopback: true}
 	for i := range s.Count {
 		name := "host" + strconv.Itoa(i+1)
 		p.names = append(p.names, name)
-		p.commands = append(p.commands, command{
-			what: "host " + name, args: []string{"/proc/self/exe", workerCommand}, argv0: "ndklab-worker " + lab + "/" + name, index: i,
-		})
+		p.commands = append(p.commands, localWorker(lab, name, i))
 	}
 	return p
+}
+
+// localWorker starts a worker on this machine, of this very program.
+func localWorker(lab, host string, index int) command {
+	return command{what: "host " + host, args: []string{"/proc/self/exe", workerCommand}, argv0: "ndklab-worker " + lab + "/" + host, index: index}
 }

@@ -34,6 +34,8 @@ func TestMain(m *testing.M) {
 		run = beHead
 	case os.Getenv(envRole) == "guardian":
 		run = beGuardian
+	case os.Getenv(envRole) == "pod":
+		run = bePod
 	default:
 		leak.Main(m)
 	}

@@ -47,8 +47,8 @@ func (s Spec) stepPlan(getenv func(string) string) (plan, error) {
 		return plan{}, control.Errorf(control.Unable, "--hosts slurm: hosts of job %s: scontrol show hostnames: %v: run ndklab where Slurm's commands are installed", job, err)
 	}
 	names := strings.Fields(string(out))
-	if len(names) == 0 || len(names) > maxHosts {
-		return plan{}, control.Errorf(control.Unable, "--hosts slurm: job %s has %d hosts, expected from 1 to %d", job, len(names), maxHosts)
+	if len(names) == 0 || len(names) > MaxHosts {
+		return plan{}, control.Errorf(control.Unable, "--hosts slurm: job %s has %d hosts, expected from 1 to %d", job, len(names), MaxHosts)
 	}
 	processors, err := leastProcessors(getenv("SLURM_JOB_CPUS_PER_NODE"))
 	if err != nil {

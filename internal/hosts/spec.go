@@ -28,13 +28,15 @@ const (
 	Slurm    Kind = "slurm"    // all hosts of the allocation that this process is in
 	Allocate Kind = "allocate" // hosts of an allocation that is made for the lab
 	SSH      Kind = "ssh"      // named hosts
+
+	Kubernetes Kind = "kubernetes" // the pods of a Job, in one of which this process is
 )
 
-// maxHosts bounds the number of hosts.
-const maxHosts = 1024
+// MaxHosts bounds the number of hosts.
+const MaxHosts = 1024
 
 // specForms lists the forms of a specification, for errors.
-const specForms = "local:N, slurm, slurm:FLAGS of srun, names of hosts with commas between, or @FILE with one name a line"
+const specForms = "local:N, slurm, slurm:FLAGS of srun, kubernetes, names of hosts with commas between, or @FILE with one name a line"
 
 // Parse reads the value of --hosts.
 func Parse(text string) (Spec, error) {
@@ -46,12 +48,12 @@ func Parse(text string) (Spec, error) {
 		return parseFile(text[1:])
 	case kind == "local":
 		n, err := strconv.Atoi(rest)
-		if err != nil || n < 1 || n > maxHosts {
-			return Spec{}, control.Errorf(control.Usage, "--hosts %s: %q is no number of workers, expected local:N with N from 1 to %d", text, rest, maxHosts)
+		if err != nil || n < 1 || n > MaxHosts {
+			return Spec{}, control.Errorf(control.Usage, "--hosts %s: %q is no number of workers, expected local:N with N from 1 to %d", text, rest, MaxHosts)
 		}
 		return Spec{Kind: Local, Count: n}, nil
-	case text == "slurm":
-		return Spec{Kind: Slurm}, nil
+	case text == "slurm", text == "kubernetes":
+		return Spec{Kind: Kind(text)}, nil
 	case kind == "slurm":
 		flags := strings.Fields(rest)
 		if len(flags) == 0 || !strings.HasPrefix(flags[0], "-") {
@@ -120,8 +122,8 @@ func (s Spec) check(where string) error {
 		}
 		seen[name] = true
 	}
-	if len(s.Names) == 0 || len(s.Names) > maxHosts {
-		return control.Errorf(control.Usage, "%s: %d hosts, expected from 1 to %d", where, len(s.Names), maxHosts)
+	if len(s.Names) == 0 || len(s.Names) > MaxHosts {
+		return control.Errorf(control.Usage, "%s: %d hosts, expected from 1 to %d", where, len(s.Names), MaxHosts)
 	}
 	return nil
 }

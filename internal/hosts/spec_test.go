@@ -19,6 +19,7 @@ func TestParse(t *testing.T) {
 	for text, want := range map[string]Spec{
 		"local:2":                  {Kind: Local, Count: 2},
 		"slurm":                    {Kind: Slurm},
+		"kubernetes":               {Kind: Kubernetes},
 		"slurm:-N 8 -p rdma":       {Kind: Allocate, Flags: []string{"-N", "8", "-p", "rdma"}},
 		"slurm:-t 1:00:00 -N 2":    {Kind: Allocate, Flags: []string{"-t", "1:00:00", "-N", "2"}},
 		"a,b.example.org, user@c ": {Kind: SSH, Names: []string{"a", "b.example.org", "user@c"}},

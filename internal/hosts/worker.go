@@ -43,6 +43,8 @@ type assignment struct {
 	Count int // of hosts; 0 if Slurm says so
 	// Sharers are the workers on this machine, each of which may have the same part of its memory; 0: this one alone.
 	Sharers int
+	// Wait bounds the time that the head may take to begin to listen; 0: it does already.
+	Wait time.Duration
 }
 
 // readAssignment returns that of this process.
@@ -71,6 +73,13 @@ func readAssignment() (*assignment, error) {
 		}
 	}
 	return a, nil
+}
+
+// Become has this process be a worker, which takes the place of its program: whoever started this process sees how the worker ends.
+// It returns only if it fails.
+func Become(assignment string) error {
+	err := unix.Exec("/proc/self/exe", []string{os.Args[0], workerCommand}, append(os.Environ(), assignmentVariable+"="+assignment))
+	return fmt.Errorf("become a worker: %w", err)
 }
 
 // A worker passes what head and part say between them.
@@ -102,7 +111,7 @@ func Work(start func(lab, host string, control *os.File) (*exec.Cmd, error)) err
 	signal.Ignore(unix.SIGPIPE) // when the guardian is killed, nobody reads what is logged, and the lab goes on
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
-	if err := w.dial(); err != nil {
+	if err := w.dial(signals); err != nil {
 		return fmt.Errorf("host %s: %w", w.Name, err)
 	}
 	defer w.head.Close()
@@ -234,8 +243,29 @@ func (w *worker) endPart(cmd *exec.Cmd, over <-chan error) {
 // dialTime bounds the time in which an address of the head answers.
 const dialTime = 5 * time.Second
 
-// dial connects to the head by the first of its addresses at which the lab's certificate is shown.
-func (w *worker) dial() error {
+// redial is the time after which a head that may not listen yet is tried again.
+const redial = 200 * time.Millisecond
+
+// dial connects to the head, which may take some time to be there.
+func (w *worker) dial(signals <-chan os.Signal) error {
+	late := time.After(w.Wait)
+	for {
+		err := w.dialNow()
+		if err == nil || w.Wait == 0 {
+			return err
+		}
+		select {
+		case <-time.After(redial):
+		case s := <-signals:
+			return fmt.Errorf("its worker got %s, and so far %w", unix.SignalName(s.(unix.Signal)), err)
+		case <-late:
+			return err
+		}
+	}
+}
+
+// dialNow connects to the head by the first of its addresses at which the lab's certificate is shown.
+func (w *worker) dialNow() error {
 	var problems []string
 	for _, address := range w.Addresses {
 		ctx, cancel := context.WithTimeout(context.Background(), dialTime)
