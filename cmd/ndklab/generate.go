@@ -17,31 +17,42 @@ import (
 
 func generateCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "generate SHAPE [FLAG...] [-w FILE]",
-		Short: "Write a topology file of a usual shape",
+		Use:   "generate SHAPE [FLAG...] [-w FILE]\n  ndklab generate kubernetes [FILE|-] --hosts N --image IMAGE [-w FILE]",
+		Short: "Write a topology file of a usual shape, or a manifest for Kubernetes",
 		Long: `Writes a topology file of a usual shape, to be edited. It has comments, what is common
 to all in one place, a small workload and checks. It goes to standard output, or to a
-file that does not exist yet. "ndklab generate SHAPE --help" explains the shape's flags.`,
+file that does not exist yet. "ndklab generate SHAPE --help" explains the shape's flags.
+
+"ndklab generate kubernetes" writes a manifest by which Kubernetes runs the lab of a file
+over several hosts.`,
 		Example: `  ndklab generate pair --delay 5ms --loss 0.1%
   ndklab generate star --nodes 12 --rate 10gbit -w star.ndklab.yaml
-  ndklab generate leaf-spine --spines 4 --leaves 8 --hosts-per-leaf 4`,
+  ndklab generate leaf-spine --spines 4 --leaves 8 --hosts-per-leaf 4
+  ndklab generate kubernetes my.ndklab.yaml --hosts 8 --image example/ndklab:1`,
 		Args: func(_ *cobra.Command, args []string) error {
 			var names []string
 			for _, s := range generate.Shapes() {
 				names = append(names, s.Name)
 			}
 			if len(args) == 0 {
-				return misuse("generate takes a shape, expected one of %s", strings.Join(names, ", "))
+				return misuse("generate takes a shape, expected one of %s, or kubernetes", strings.Join(names, ", "))
 			}
-			return misuse("there is no shape %q, expected one of %s", args[0], strings.Join(names, ", "))
+			return misuse("there is no shape %q, expected one of %s, or kubernetes", args[0], strings.Join(names, ", "))
 		},
 		RunE: func(*cobra.Command, []string) error { return nil }, // Args has refused whatever led here
 	}
-	cmd.SetUsageTemplate(strings.Replace(usageTemplate, "Commands:", "Shapes:", 1))
+	const shapes, others = "Shapes", "Of a topology file"
+	cmd.AddGroup(&cobra.Group{ID: shapes, Title: shapes}, &cobra.Group{ID: others, Title: others})
 	for _, s := range generate.Shapes() {
 		shape := shapeCommand(s)
-		shape.DisableFlagsInUseLine = true
+		shape.GroupID = shapes
 		cmd.AddCommand(shape)
+	}
+	kubernetes := generateKubernetesCommand()
+	kubernetes.GroupID = others
+	cmd.AddCommand(kubernetes)
+	for _, c := range cmd.Commands() {
+		c.DisableFlagsInUseLine = true
 	}
 	return cmd
 }
