@@ -15,6 +15,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/report/text"
 	"github.com/ndklab/ndklab/internal/fabric/report/words"
 	"github.com/ndklab/ndklab/internal/fabric/simulate"
+	"github.com/ndklab/ndklab/internal/hosts"
 	"github.com/ndklab/ndklab/topology"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -42,8 +43,8 @@ func (f *runFlags) detail() text.Detail { return detail(*f.verbose) }
 
 func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: `run [FILE|-|LAB] [-o text|json] [--seed N] [--junit FILE] [--html FILE] [--artifacts DIR] [-v] [--keep] [--name NAME] [--reconfigure] [--node-filter NODES] [--set PATH=VALUE] [--label NAME=VALUE] [--dilation N] [--hosts HOSTS] [--record FILE] [--replay FILE] [--simulate [--memory SIZE] [--baseline FILE | --write-baseline FILE]]
-  ndklab run DIR|FILE... [-j N] [--shard I/N] [--retries N] [--fail-fast] [--count N] [--seed N] [--label NAME=VALUE] [--dilation N] [--hosts HOSTS] [-o text|json] [--junit FILE] [--html FILE] [--artifacts DIR] [--simulate [--memory SIZE] [--baseline FILE | --write-baseline FILE]]`,
+		Use: `run [FILE|-|LAB] [-o text|json] [--seed N] [--junit FILE] [--html FILE] [--artifacts DIR] [-v] [--keep] [--name NAME] [--reconfigure] [--node-filter NODES] [--set PATH=VALUE] [--label NAME=VALUE] [--dilation N] [--hosts HOSTS [--network CIDR]] [--record FILE] [--replay FILE] [--simulate [--memory SIZE] [--baseline FILE | --write-baseline FILE]]
+  ndklab run DIR|FILE... [-j N] [--shard I/N] [--retries N] [--fail-fast] [--count N] [--seed N] [--label NAME=VALUE] [--dilation N] [--hosts HOSTS [--network CIDR]] [-o text|json] [--junit FILE] [--html FILE] [--artifacts DIR] [--simulate [--memory SIZE] [--baseline FILE | --write-baseline FILE]]`,
 		Short: "Run a topology's workloads and report, or a suite of them",
 		Long: `Builds the lab of a topology file, runs its workloads and timeline, compares the
 results with its checks, takes the lab down and prints a report. The report ends with
@@ -83,6 +84,8 @@ command at once.
 
 ` + hostsHelp + `
 
+` + stepHelp + `
+
 ` + setHelp + `
 
 ` + logHelp,
@@ -114,9 +117,13 @@ command at once.
 	}
 	f.files.labels = newLabelFlag(cmd)
 	f.files.addDilation(cmd)
-	f.files.addHosts(cmd)
+	f.files.hosts.add(cmd, "lay the lab over these hosts")
 	f.files.addSet(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		step := f.files.hosts.spec.Kind == hosts.Task
+		if rank, _, is := hosts.InStep(); step && is && rank > 0 {
+			cmd.SetErr(io.Discard) // the first task says all that there is to say
+		}
 		if !*f.simulate {
 			if err := f.files.hosts.join(); err != nil {
 				return err
@@ -145,12 +152,19 @@ command at once.
 		if *f.simulate && f.files.hosts.given() {
 			return misuse("--hosts is for labs, and --simulate makes none")
 		}
+		if err := f.files.hosts.check(); err != nil {
+			return err
+		}
+		isSuite := len(args) != 1 || isFolder(args[0]) || f.suite.given(cmd)
+		if step && (*f.keep || isSuite || !isFile(args[0])) {
+			return forFirst(cmd.Context(), misuse("--hosts step is for a run of one file, which ends with the step, expected neither --keep nor a suite nor a lab that is up"))
+		}
 		if *f.keep {
 			if err := f.files.hosts.isForOneRun("--keep"); err != nil {
 				return err
 			}
 		}
-		if len(args) != 1 || isFolder(args[0]) || f.suite.given(cmd) {
+		if isSuite {
 			if err := f.files.hosts.isForOneRun("a suite"); err != nil {
 				return err
 			}
@@ -243,14 +257,24 @@ func (f *runFlags) conclude(cmd *cobra.Command, code int, s *report.Suite, data 
 
 // runFile runs a file to its end, in a lab that is made for it or in virtual time.
 func runFile(cmd *cobra.Command, file string, f *runFlags) (*report.Run, error) {
+	var t *topology.Topology
 	text, err := readText(cmd.Context(), file)
+	if err == nil {
+		t, err = f.files.parse(cmd, text, nil)
+	}
+	if f.files.hosts.spec.Kind == hosts.Task {
+		return runInStep(cmd.Context(), text, err, func(announce announcer) (*report.Run, error) {
+			return f.runTopology(cmd, file, text, t, announce)
+		})
+	}
 	if err != nil {
 		return nil, err
 	}
-	t, err := f.files.parse(cmd, text, nil)
-	if err != nil {
-		return nil, err
-	}
+	return f.runTopology(cmd, file, text, t, nil)
+}
+
+// runTopology runs what was read from a file. Workers that others have started are told of the lab by announce, nil if there are none.
+func (f *runFlags) runTopology(cmd *cobra.Command, file string, text *topologyText, t *topology.Topology, announce announcer) (*report.Run, error) {
 	if *f.simulate {
 		if err := simulate.Refuse(t); err != nil {
 			return nil, err
@@ -268,7 +292,9 @@ func runFile(cmd *cobra.Command, file string, f *runFlags) (*report.Run, error) 
 	if *f.simulate {
 		return e.simulate(cmd.Context(), t, show, show.say)
 	}
-	l, err := startTopology(cmd, file, t, show, lab.Options{NotStarted: e.takeLog, Hosts: f.files.hosts.String()}, f.logs, *f.reconfigure)
+	l, err := startTopology(cmd, file, t, show, lab.Options{
+		NotStarted: e.takeLog, Hosts: f.files.hosts.String(), Network: f.files.hosts.network.String(), Announce: announce,
+	}, f.logs, *f.reconfigure)
 	if err != nil {
 		return nil, e.notStarted(cmd.Context(), err, show.say)
 	}
@@ -328,6 +354,9 @@ func (f *runFlags) again(file string, seed uint64, variables []string) string {
 	}
 	if f.files.hosts.given() {
 		line = append(line, "--hosts", f.files.hosts.String())
+		if network := f.files.hosts.network.String(); network != "" {
+			line = append(line, "--network", network)
+		}
 	}
 	for _, s := range f.files.set {
 		line = append(line, "--set", s.String())

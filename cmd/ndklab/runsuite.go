@@ -215,7 +215,7 @@ func (f *runFlags) runCase(ctx context.Context, c suite.Case, show *display) (*r
 	if *f.simulate {
 		return e.simulate(ctx, t, of, show.note)
 	}
-	l, err := lab.Start(ctx, t, lab.Options{Events: of.event, NotStarted: e.takeLog, Hosts: f.files.hosts.String()})
+	l, err := lab.Start(ctx, t, lab.Options{Events: of.event, NotStarted: e.takeLog, Hosts: f.files.hosts.String(), Network: f.files.hosts.network.String()})
 	if err != nil {
 		return nil, e.notStarted(ctx, err, show.note)
 	}

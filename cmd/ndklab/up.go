@@ -11,6 +11,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/fabric/report/text"
+	"github.com/ndklab/ndklab/internal/hosts"
 	"github.com/ndklab/ndklab/topology"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -18,7 +19,7 @@ import (
 
 func upCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "up [FILE|-] [-o text|json] [--seed N] [--name NAME] [--reconfigure] [--node-filter NODES] [--label NAME=VALUE] [--dilation N] [--hosts HOSTS] [--dry-run] [--record FILE] [--replay FILE]",
+		Use:     "up [FILE|-] [-o text|json] [--seed N] [--name NAME] [--reconfigure] [--node-filter NODES] [--label NAME=VALUE] [--dilation N] [--hosts HOSTS [--network CIDR]] [--dry-run] [--record FILE] [--replay FILE]",
 		Aliases: []string{"deploy"},
 		Short:   "Build a lab and leave it up",
 		Long: `Builds the lab of a topology file and returns when every node is ready: its
@@ -54,13 +55,19 @@ nodes would be laid over hosts that are alike, and what would cross.
 	flags := newFileFlags(cmd)
 	flags.labels = newLabelFlag(cmd)
 	flags.addDilation(cmd)
-	flags.addHosts(cmd)
+	flags.hosts.add(cmd, "lay the lab over these hosts")
 	reconfigure := reconfigureFlag(cmd)
 	dry := cmd.Flags().Bool("dry-run", false, "say what would be made, and make nothing")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		file, err := fileArgument(cmd, args, "one file")
 		if err != nil {
 			return err
+		}
+		if err := flags.hosts.check(); err != nil {
+			return err
+		}
+		if flags.hosts.spec.Kind == hosts.Task {
+			return forFirst(cmd.Context(), misuse("up --hosts step: the lab would end with the step, expected ndklab run, or ndklab up FILE --hosts slurm once in the allocation"))
 		}
 		if *dry {
 			return dryRun(cmd, file, flags, seed, *reconfigure, *output)
@@ -69,6 +76,7 @@ nodes would be laid over hosts that are alike, and what would cross.
 			return err
 		}
 		tidy(cmd)
+		sayMortal(cmd.ErrOrStderr())
 		show := newProgress(cmd.ErrOrStderr(), *output == jsonFormat)
 		l, err := start(cmd, file, flags, seed, logs, *reconfigure, show)
 		show.close()
@@ -100,7 +108,7 @@ func start(cmd *cobra.Command, file string, flags *fileFlags, seed *seedFlag, lo
 		return nil, err
 	}
 	show.run(t)
-	return startTopology(cmd, file, t, show, lab.Options{Hosts: flags.hosts.String()}, logs, reconfigure)
+	return startTopology(cmd, file, t, show, lab.Options{Hosts: flags.hosts.String(), Network: flags.hosts.network.String()}, logs, reconfigure)
 }
 
 // startTopology builds the lab of a topology that was read from a file, and shows that.

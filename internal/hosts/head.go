@@ -3,6 +3,7 @@ package hosts
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
@@ -24,6 +25,10 @@ type Head struct {
 	serve    func(*Host) control.Handler
 	lost     chan Loss     // has room for all
 	changed  chan struct{} // holds a token when Await is to look again
+
+	// Announce tells workers that others have started of the head, by an assignment. It is set before Await if there may
+	// be such.
+	Announce func(ctx context.Context, assignment string) error
 
 	after func(time.Duration) <-chan time.Time // time.After but in tests
 
@@ -98,6 +103,11 @@ func (h *Head) Await(ctx context.Context) ([]*Host, error) {
 	h.mu.Unlock()
 	go h.watchLaunch()
 	go h.accept(credentials.config())
+	if h.settings.Announce {
+		if err := h.announce(ctx); err != nil {
+			return nil, err
+		}
+	}
 	var late <-chan time.Time
 	for {
 		found, begun, err := h.found()
@@ -116,6 +126,14 @@ func (h *Head) Await(ctx context.Context) ([]*Host, error) {
 			return nil, ctx.Err()
 		}
 	}
+}
+
+func (h *Head) announce(ctx context.Context) error {
+	told, err := json.Marshal(assignment{Addresses: h.settings.Addresses, Credentials: h.settings.Credentials})
+	if err != nil {
+		return err
+	}
+	return h.Announce(ctx, string(told))
 }
 
 // found returns all hosts if they are there; begun says that one is.
@@ -368,7 +386,7 @@ func (a *attachment) requests() *control.Mux {
 func (a *attachment) admit(said hello) error {
 	h := a.head
 	if own := build(); said.Build != own {
-		return control.Errorf(control.Unable, "host %s runs another build of ndklab (%s) than this one (%s): install the same program on all hosts", said.Name, said.Build, own)
+		return buildError(said.Name, said.Build, own)
 	}
 	host := &Host{Name: said.Name, Index: said.Index, CPUs: said.CPUs, Memory: said.Memory, Conn: a.conn, link: a, clock: &comparison{wall: readClocks}}
 	if address, ok := a.pulse.RemoteAddr().(*net.TCPAddr); ok {
@@ -392,6 +410,11 @@ func (a *attachment) admit(said hello) error {
 	}
 	a.host = host
 	return nil
+}
+
+// buildError is that of a host whose program is another one.
+func buildError(host, theirs, own string) error {
+	return control.Errorf(control.Unable, "host %s runs another build of ndklab (%s) than this one (%s): install the same program on all hosts", host, theirs, own)
 }
 
 // beReady makes the host one of those that have come.

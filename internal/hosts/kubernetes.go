@@ -82,7 +82,7 @@ func podCredentials(file, uid string) (*Credentials, error) {
 // plan is that of the first pod's lab.
 func (p *Pod) plan(lab string) plan {
 	return plan{
-		names: p.names, port: p.port, credentials: p.credentials, come: podTime,
+		names: p.names, ports: portRange{p.port, p.port}, credentials: p.credentials, come: podTime,
 		commands: []command{localWorker(lab, p.names[p.Index], p.Index)},
 	}
 }

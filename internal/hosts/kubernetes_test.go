@@ -49,7 +49,7 @@ type jobOfTest struct {
 // newJob starts the pods, the first one last, and returns when all have come.
 func newJob(t *testing.T, count int) *jobOfTest {
 	t.Helper()
-	socket, _, err := listen(false, 0)
+	socket, _, err := new(plan).listen("")
 	need.Check(t, err)
 	l, err := net.FileListener(socket)
 	socket.Close()

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"slices"
@@ -39,6 +38,7 @@ type settings struct {
 	Come        time.Duration // within which all come
 	Continues   bool          // the lab goes on without a host that is lost
 	Apart       bool          // each host has a process of the launcher's of its own
+	Announce    bool          // workers that others have started are to be told of the head
 }
 
 // A Launch starts the workers of a lab. It belongs to the lab's guardian, which is in the network and the namespaces
@@ -65,11 +65,12 @@ type Launch struct {
 
 // A plan says how the workers of a Spec are started.
 type plan struct {
-	names    []string // of the hosts, in order; none if they are not known before
-	loopback bool     // all of them are on this machine, and share its memory
-	waits    bool     // see settings
+	names    []string  // of the hosts, in order; none if they are not known before
+	loopback bool      // all of them are on this machine, and share its memory
+	ports    portRange // at one of which the head listens; none: any
+	announce bool      // see settings
+	waits    bool      // see settings
 	commands []command
-	port     int           // at which the head listens; 0: any
 	come     time.Duration // within which all hosts come; 0: comeTime
 
 	credentials *Credentials // nil: new ones
@@ -102,11 +103,11 @@ func NewLaunch(spec Spec, lab string, log io.Writer) (_ *Launch, err error) {
 			return nil, err
 		}
 	}
-	if l.listener, l.settings.Addresses, err = listen(l.plan.loopback, l.plan.port); err != nil {
+	if l.listener, l.settings.Addresses, err = l.plan.listen(spec.Network); err != nil {
 		return nil, err
 	}
 	l.settings.Lab, l.settings.Credentials, l.settings.Names = lab, credentials.String(), l.plan.names
-	l.settings.Waits, l.settings.Come = l.plan.waits, cmp.Or(l.plan.come, comeTime)
+	l.settings.Announce, l.settings.Waits, l.settings.Come = l.plan.announce, l.plan.waits, cmp.Or(l.plan.come, comeTime)
 	l.settings.Continues, l.settings.Apart = spec.Continues, slices.ContainsFunc(l.plan.commands, func(c command) bool { return c.index >= 0 })
 	mux := new(control.Mux)
 	methodLaunch.Handle(mux, func(context.Context, *control.Request, control.None) (settings, error) {
@@ -141,42 +142,6 @@ func (l *Launch) Files() [2]*os.File { return [2]*os.File{l.listener, l.theirs} 
 func (l *Launch) Begun() {
 	l.listener.Close()
 	l.theirs.Close()
-}
-
-// listen returns a socket for the workers, and the addresses by which they reach it.
-func listen(loopback bool, port int) (*os.File, []string, error) {
-	at := ":" + strconv.Itoa(port)
-	if loopback {
-		at = "127.0.0.1" + at
-	}
-	l, err := net.Listen("tcp", at)
-	if err != nil {
-		return nil, nil, control.Errorf(control.Unable, "no port for the hosts of the lab: %v", err)
-	}
-	defer l.Close()
-	file, err := l.(*net.TCPListener).File()
-	if err != nil {
-		return nil, nil, err
-	}
-	if loopback {
-		return file, []string{l.Addr().String()}, nil
-	}
-	addresses, err := net.InterfaceAddrs()
-	if err != nil {
-		file.Close()
-		return nil, nil, err
-	}
-	var found []string
-	for _, a := range addresses {
-		if p, ok := a.(*net.IPNet); ok && p.IP.IsGlobalUnicast() {
-			found = append(found, net.JoinHostPort(p.IP.String(), strconv.Itoa(l.Addr().(*net.TCPAddr).Port)))
-		}
-	}
-	if len(found) == 0 {
-		file.Close()
-		return nil, nil, control.Errorf(control.Unable, "this machine has no address by which other hosts could reach it: set one up, or use --hosts local:N")
-	}
-	return file, found, nil
 }
 
 // start starts the launcher's processes.
@@ -364,7 +329,7 @@ const lossPatience = 200 * time.Millisecond
 func (s Spec) plan(lab string) (plan, error) {
 	switch s.Kind {
 	case Slurm:
-		return s.stepPlan(os.Getenv)
+		return s.jobPlan(os.Getenv)
 	case Allocate:
 		return s.allocationPlan(lab)
 	case SSH:
@@ -375,6 +340,8 @@ func (s Spec) plan(lab string) (plan, error) {
 			return plan{}, err
 		}
 		return pod.plan(lab), nil
+	case Task:
+		return taskPlan(lab, os.Getenv)
 	}
 	return s.localPlan(lab), nil
 }

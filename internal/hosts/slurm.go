@@ -36,30 +36,48 @@ func (s Spec) srunFlags() []string {
 // jobDropped begin the variables that say which allocation a process is in.
 var jobDropped = []string{"SLURM_JOB", "SLURM_STEP", "SLURM_NNODES", "SLURM_NODELIST"}
 
-// stepPlan starts one worker on every host of the allocation that this process is in.
-func (s Spec) stepPlan(getenv func(string) string) (plan, error) {
+// jobHosts returns the hosts of the allocation that this process is in.
+func jobHosts(getenv func(string) string) ([]string, error) {
 	job := getenv("SLURM_JOB_ID")
 	if job == "" {
-		return plan{}, control.Errorf(control.Usage, "--hosts slurm: this is no allocation of Slurm (SLURM_JOB_ID is not set), expected to be run by salloc or sbatch, or flags of srun for one: --hosts 'slurm:-N 8'")
+		return nil, control.Errorf(control.Usage, "--hosts slurm: this is no allocation of Slurm (SLURM_JOB_ID is not set), expected to be run by salloc or sbatch, or flags of srun for one: --hosts 'slurm:-N 8'")
 	}
 	out, err := exec.Command("scontrol", "show", "hostnames", getenv("SLURM_JOB_NODELIST")).Output()
 	if err != nil {
-		return plan{}, control.Errorf(control.Unable, "--hosts slurm: hosts of job %s: scontrol show hostnames: %v: run ndklab where Slurm's commands are installed", job, err)
+		return nil, control.Errorf(control.Unable, "--hosts slurm: hosts of job %s: scontrol show hostnames: %v: run ndklab where Slurm's commands are installed", job, err)
 	}
 	names := strings.Fields(string(out))
 	if len(names) == 0 || len(names) > MaxHosts {
-		return plan{}, control.Errorf(control.Unable, "--hosts slurm: job %s has %d hosts, expected from 1 to %d", job, len(names), MaxHosts)
+		return nil, control.Errorf(control.Unable, "--hosts slurm: job %s has %d hosts, expected from 1 to %d", job, len(names), MaxHosts)
 	}
+	return names, nil
+}
+
+// jobPlan starts one worker on every host of the allocation that this process is in, or on the one that is named.
+func (s Spec) jobPlan(getenv func(string) string) (plan, error) {
+	names, err := jobHosts(getenv)
+	if err != nil {
+		return plan{}, err
+	}
+	job := getenv("SLURM_JOB_ID")
 	processors, err := leastProcessors(getenv("SLURM_JOB_CPUS_PER_NODE"))
 	if err != nil {
 		return plan{}, control.Errorf(control.Unable, "--hosts slurm: job %s: %v", job, err)
 	}
+	var which []string
+	if s.Names != nil {
+		names, which = s.Names, []string{"-w", strings.Join(s.Names, ",")}
+	}
 	n := strconv.Itoa(len(names))
 	// Without --overlap it waits for the other steps of the allocation, which this process may be one of. Without -c a worker
 	// would have one processor, and without --mem=0 none of the memory that another step has asked for.
-	args := append([]string{"srun", "--jobid=" + job, "--overlap", "-N", n, "-n", n, "-c", strconv.Itoa(processors), "--mem=0"}, s.srunFlags()...)
+	args := append([]string{"srun", "--jobid=" + job, "--overlap", "-N", n, "-n", n, "-c", strconv.Itoa(processors), "--mem=0"}, append(which, s.srunFlags()...)...)
 	c, err := srunCommand(args)
-	return plan{names: names, commands: []command{c}}, err
+	if err != nil {
+		return plan{}, err
+	}
+	ports, err := srunPorts()
+	return plan{names: names, commands: []command{c}, ports: ports}, err
 }
 
 // leastProcessors returns the least of what a text such as "16(x2),8" has, processors of each host.
@@ -84,8 +102,12 @@ func (s Spec) allocationPlan(lab string) (plan, error) {
 	name := "ndklab-" + lab + "-" + rand.Text()
 	args := append(append([]string{"srun"}, s.Flags...), s.srunFlags()...)
 	c, err := srunCommand(append(args, "--job-name="+name))
+	if err != nil {
+		return plan{}, err
+	}
+	ports, err := srunPorts()
 	c.dropped = append(c.dropped[:len(c.dropped):len(c.dropped)], jobDropped...)
-	return plan{waits: true, commands: []command{c}, giveBack: []string{"scancel", "--quiet", "--me", "--name=" + name}}, err
+	return plan{waits: true, ports: ports, commands: []command{c}, giveBack: []string{"scancel", "--quiet", "--me", "--name=" + name}}, err
 }
 
 // srunCommand is srun with workers of this program.
@@ -104,4 +126,10 @@ func srunRemedy(_ int, said string) string {
 		return fmt.Sprintf("this program has to be at %s on all hosts (sbcast copies it)", self)
 	}
 	return ""
+}
+
+// taskPlan starts the worker of task 0 of a step. The other tasks are told of the head, and become the workers of their hosts.
+func taskPlan(lab string, getenv func(string) string) (plan, error) {
+	ports, err := srunPorts()
+	return plan{announce: true, ports: ports, commands: []command{localWorker(lab, getenv("SLURMD_NODENAME"), -1)}}, err
 }

@@ -28,7 +28,7 @@ func TestLeastProcessors(t *testing.T) {
 }
 
 func TestNoAllocation(t *testing.T) {
-	_, err := Spec{Kind: Slurm}.stepPlan(func(string) string { return "" })
+	_, err := Spec{Kind: Slurm}.jobPlan(func(string) string { return "" })
 	if want := "salloc or sbatch"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
 	}

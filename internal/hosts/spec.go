@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/ndklab/ndklab/internal/control"
 )
@@ -14,7 +15,9 @@ type Spec struct {
 	Kind  Kind
 	Count int      // of Local
 	Flags []string // of Allocate: srun's
-	Names []string // of SSH
+	Names []string // of SSH; of Slurm, those of the allocation that are meant, nil for all
+	// Network is the one in which the head is to be reached, as --network says; "": any.
+	Network string
 	// Continues says that the lab goes on without a host that is lost. It is no part of the text.
 	Continues bool
 }
@@ -28,6 +31,7 @@ const (
 	Slurm    Kind = "slurm"    // all hosts of the allocation that this process is in
 	Allocate Kind = "allocate" // hosts of an allocation that is made for the lab
 	SSH      Kind = "ssh"      // named hosts
+	Task     Kind = "step"     // of a Slurm step, in every task of which the same command was started
 
 	Kubernetes Kind = "kubernetes" // the pods of a Job, in one of which this process is
 )
@@ -36,40 +40,40 @@ const (
 const MaxHosts = 1024
 
 // specForms lists the forms of a specification, for errors.
-const specForms = "local:N, slurm, slurm:FLAGS of srun, kubernetes, names of hosts with commas between, or @FILE with one name a line"
+const specForms = "local:N, slurm, slurm:FLAGS of srun, step, kubernetes, names of hosts with commas between, or @FILE with one name a line"
 
 // Parse reads the value of --hosts.
 func Parse(text string) (Spec, error) {
 	kind, rest, more := strings.Cut(text, ":")
 	switch {
+	case strings.ContainsFunc(text, unicode.IsControl):
+		return Spec{}, control.Errorf(control.Usage, "a control character, expected %s", specForms)
 	case text == "":
-		return Spec{}, control.Errorf(control.Usage, "--hosts is empty, expected %s", specForms)
+		return Spec{}, control.Errorf(control.Usage, "no hosts, expected %s", specForms)
 	case strings.HasPrefix(text, "@"):
 		return parseFile(text[1:])
 	case kind == "local":
 		n, err := strconv.Atoi(rest)
 		if err != nil || n < 1 || n > MaxHosts {
-			return Spec{}, control.Errorf(control.Usage, "--hosts %s: %q is no number of workers, expected local:N with N from 1 to %d", text, rest, MaxHosts)
+			return Spec{}, control.Errorf(control.Usage, "%q is no number of workers, expected local:N with N from 1 to %d", rest, MaxHosts)
 		}
 		return Spec{Kind: Local, Count: n}, nil
-	case text == "slurm", text == "kubernetes":
+	case text == "slurm", text == "step", text == "kubernetes":
 		return Spec{Kind: Kind(text)}, nil
 	case kind == "slurm":
 		flags := strings.Fields(rest)
 		if len(flags) == 0 || !strings.HasPrefix(flags[0], "-") {
-			return Spec{}, control.Errorf(control.Usage, "--hosts %q: %q are no flags of srun, expected such as 'slurm:-N 8 -p rdma'", text, rest)
+			return Spec{}, control.Errorf(control.Usage, "%q are no flags of srun, expected such as 'slurm:-N 8 -p rdma'", rest)
 		}
 		return Spec{Kind: Allocate, Flags: flags}, nil
-	case text == "step":
-		return Spec{}, control.Errorf(control.Usage, "--hosts step is not there yet, expected %s", specForms)
 	case more:
-		return Spec{}, control.Errorf(control.Usage, "--hosts %s: %q is no launcher, expected %s", text, kind, specForms)
+		return Spec{}, control.Errorf(control.Usage, "%q is no launcher, expected %s", kind, specForms)
 	}
 	spec := Spec{Kind: SSH, Names: strings.Split(text, ",")}
 	for i, name := range spec.Names {
 		spec.Names[i] = strings.TrimSpace(name)
 	}
-	return spec, spec.check("--hosts " + text)
+	return spec, spec.check("")
 }
 
 // String returns a text that Parse reads. It names no file.
@@ -89,7 +93,7 @@ func (s Spec) String() string {
 func parseFile(path string) (Spec, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return Spec{}, control.Errorf(control.Usage, "--hosts @%s: %v", path, err)
+		return Spec{}, control.Errorf(control.Usage, "%v", err)
 	}
 	defer f.Close()
 	spec := Spec{Kind: SSH}
@@ -105,32 +109,32 @@ func parseFile(path string) (Spec, error) {
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return Spec{}, control.Errorf(control.Usage, "--hosts @%s: %v", path, err)
+		return Spec{}, control.Errorf(control.Usage, "%s: %v", path, err)
 	}
-	return spec, spec.check("--hosts @" + path)
+	return spec, spec.check(path + ": ")
 }
 
-// check says what is wrong with the names.
+// check says what is wrong with the names. Its errors begin with where these are.
 func (s Spec) check(where string) error {
 	seen := map[string]bool{}
 	for _, name := range s.Names {
 		if problem := checkHost(name); problem != "" {
-			return control.Errorf(control.Usage, "%s: %s", where, problem)
+			return control.Errorf(control.Usage, "%s%s", where, problem)
 		}
 		if seen[name] {
-			return control.Errorf(control.Usage, "%s: %q is there two times, expected each host once", where, name)
+			return control.Errorf(control.Usage, "%s%q is there two times, expected each host once", where, name)
 		}
 		seen[name] = true
 	}
 	if len(s.Names) == 0 || len(s.Names) > MaxHosts {
-		return control.Errorf(control.Usage, "%s: %d hosts, expected from 1 to %d", where, len(s.Names), MaxHosts)
+		return control.Errorf(control.Usage, "%s%d hosts, expected from 1 to %d", where, len(s.Names), MaxHosts)
 	}
 	return nil
 }
 
 // checkHost says why ssh could not take a name for a host's; "" if it can.
 func checkHost(name string) string {
-	if name == "" || strings.HasPrefix(name, "-") || strings.ContainsAny(name, " \t/,:") {
+	if name == "" || strings.HasPrefix(name, "-") || strings.ContainsAny(name, " /,:") || strings.ContainsFunc(name, unicode.IsControl) {
 		return strconv.Quote(name) + " is no name of a host, expected one that ssh takes, such as node1 or user@node1"
 	}
 	return ""

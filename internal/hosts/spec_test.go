@@ -20,6 +20,7 @@ func TestParse(t *testing.T) {
 		"local:2":                  {Kind: Local, Count: 2},
 		"slurm":                    {Kind: Slurm},
 		"kubernetes":               {Kind: Kubernetes},
+		"step":                     {Kind: Task},
 		"slurm:-N 8 -p rdma":       {Kind: Allocate, Flags: []string{"-N", "8", "-p", "rdma"}},
 		"slurm:-t 1:00:00 -N 2":    {Kind: Allocate, Flags: []string{"-t", "1:00:00", "-N", "2"}},
 		"a,b.example.org, user@c ": {Kind: SSH, Names: []string{"a", "b.example.org", "user@c"}},
@@ -53,29 +54,31 @@ func TestParseRefuses(t *testing.T) {
 		}
 		return f.Name()
 	}
-	empty, bad, twice := write("# none\n"), write("a\n\n-b\n"), write("a\na\n")
+	empty, bad, twice, control7 := write("# none\n"), write("a\n\n-b\n"), write("a\na\n"), write("a\nb\x07\n")
 	for text, want := range map[string]string{
-		"":             "--hosts is empty, expected local:N, slurm, slurm:FLAGS",
-		"local":        `--hosts local: "" is no number of workers, expected local:N with N from 1 to 1024`,
+		"":             "no hosts, expected local:N, slurm, slurm:FLAGS of srun, step",
+		"local":        `"" is no number of workers, expected local:N with N from 1 to 1024`,
 		"local:0":      `"0" is no number of workers`,
 		"local:x":      `"x" is no number of workers`,
 		"local:1025":   `"1025" is no number of workers`,
 		"slurm:":       `"" are no flags of srun, expected such as 'slurm:-N 8 -p rdma'`,
 		"slurm:rdma":   `"rdma" are no flags of srun`,
-		"step":         "--hosts step is not there yet, expected local:N",
-		"k8s:2":        `--hosts k8s:2: "k8s" is no launcher, expected local:N`,
-		"a,,b":         `--hosts a,,b: "" is no name of a host, expected one that ssh takes`,
+		"a,b\x1b":      "a control character, expected local:N",
+		"@" + control7: control7 + `:2: "b\a" is no name of a host`,
+		"step:2":       `"step" is no launcher`,
+		"k8s:2":        `"k8s" is no launcher, expected local:N`,
+		"a,,b":         `"" is no name of a host, expected one that ssh takes`,
 		"a,-oProxy":    `"-oProxy" is no name of a host`,
-		"a,b,a":        `--hosts a,b,a: "a" is there two times, expected each host once`,
-		"@/no/such":    "--hosts @/no/such: open /no/such: no such file",
-		"@" + empty:    "--hosts @" + empty + ": 0 hosts, expected from 1 to 1024",
+		"a,b,a":        `"a" is there two times, expected each host once`,
+		"@/no/such":    "open /no/such: no such file",
+		"@" + empty:    empty + ": 0 hosts, expected from 1 to 1024",
 		"@" + bad:      bad + `:3: "-b" is no name of a host`,
 		"@" + twice:    `"a" is there two times`,
 		"host name":    `"host name" is no name of a host`,
 		"a,b/../etc/c": `"b/../etc/c" is no name of a host`,
 	} {
 		_, err := Parse(text)
-		if err == nil || !strings.Contains(err.Error(), want) || control.CodeOf(err) != control.Usage {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "--hosts") || control.CodeOf(err) != control.Usage {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}

@@ -78,6 +78,11 @@ func (s *Supervisor) release(context.Context, *control.Request, control.None) er
 // start builds the lab, or ends it with the reason why it could not.
 func (s *Supervisor) start(ctx context.Context, r *control.Request, params startParams) (Info, error) {
 	s.watch(r.Conn, 0)
+	if s.head != nil {
+		s.head.hosts.Announce = func(ctx context.Context, assignment string) error {
+			return methodAnnounce.Call(ctx, r.Conn, assignment)
+		}
+	}
 	if err := s.build(ctx, params, r.Files); err != nil {
 		s.end(control.AsError(err))
 		return Info{}, err

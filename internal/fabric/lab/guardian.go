@@ -99,8 +99,9 @@ func guard(name string) error {
 
 // Variables of the processes of a lab over several hosts.
 const (
-	hostsVariable = "NDKLAB_HOSTS" // of the guardian: which
-	headVariable  = "NDKLAB_HEAD"  // of the supervisor: it is the head
+	hostsVariable   = "NDKLAB_HOSTS"   // of the guardian: which
+	networkVariable = "NDKLAB_NETWORK" // of the guardian: in which they reach it
+	headVariable    = "NDKLAB_HEAD"    // of the supervisor: it is the head
 	// continuesVariable is of the guardian, of a lab that goes on without a host that is lost.
 	continuesVariable = "NDKLAB_CONTINUES"
 )
@@ -111,7 +112,7 @@ func launchHosts(spec, lab string) (*hosts.Launch, error) {
 	if err != nil {
 		return nil, err
 	}
-	parsed.Continues = os.Getenv(continuesVariable) != ""
+	parsed.Network, parsed.Continues = os.Getenv(networkVariable), os.Getenv(continuesVariable) != ""
 	return hosts.NewLaunch(parsed, lab, os.Stderr)
 }
 

@@ -512,7 +512,7 @@ func (d *driver) isAlone(what string) error {
 func acrossHosts(given string) (string, error) {
 	spec, err := hosts.Parse(given)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("hosts %q: %w", given, err)
 	}
 	return spec.String(), nil
 }

@@ -65,7 +65,8 @@ type Lab struct {
 	closeErr error // of closing
 
 	captures captureRequests
-	observed atomic.Pointer[observed] // by the last Observe; nil before
+	announce func(ctx context.Context, assignment string) error // Options.Announce
+	observed atomic.Pointer[observed]                           // by the last Observe; nil before
 
 	mu     sync.Mutex // guards what follows
 	events func(event.Event)
@@ -107,6 +108,10 @@ type Options struct {
 	Replay *os.File
 	// Hosts says over which hosts the lab is to be (hosts.Parse); "": it is on this machine alone.
 	Hosts string
+	// Network is that in which hosts reach this machine, as --network says; "": any.
+	Network string
+	// Announce tells the workers of hosts of the kind hosts.Task of the lab (hosts.Step). nil if there are none.
+	Announce func(ctx context.Context, assignment string) error
 	// NotStarted is called with the lab's log if it does not come up: the log goes with
 	// it. nil if nobody wants it.
 	NotStarted func(log io.Reader)
@@ -136,8 +141,8 @@ func Start(ctx context.Context, topo *topology.Topology, options Options) (*Lab,
 		return nil, err
 	}
 	l := newLab(p)
-	l.owner, l.events = true, options.Events
-	logFile, err := l.launch(ctx, len(topo.Captures) > 0, over, topo.Continues())
+	l.owner, l.events, l.announce = true, options.Events, options.Announce
+	logFile, err := l.launch(ctx, len(topo.Captures) > 0, over, options.Network, topo.Continues())
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +185,7 @@ func Start(ctx context.Context, topo *topology.Topology, options Options) (*Lab,
 
 // launch starts the guardian, and through it the supervisor, and if need be the
 // recorder. The log is open for reading when it returns.
-func (l *Lab) launch(ctx context.Context, records bool, hosts string, continues bool) (logFile *os.File, err error) {
+func (l *Lab) launch(ctx context.Context, records bool, hosts, network string, continues bool) (logFile *os.File, err error) {
 	listener, err := l.place.bind()
 	if err != nil {
 		return nil, err
@@ -217,7 +222,7 @@ func (l *Lab) launch(ctx context.Context, records bool, hosts string, continues 
 	defer theirs.Close()
 	guardian := childCommand(guardianName, l.place.name, logFile, theirs, listener, locked)
 	if hosts != "" {
-		guardian.Env = append(os.Environ(), hostsVariable+"="+hosts) // srun and ssh need what the caller has
+		guardian.Env = append(os.Environ(), hostsVariable+"="+hosts, networkVariable+"="+network) // srun and ssh need what the caller has
 		if continues {
 			guardian.Env = append(guardian.Env, continuesVariable+"=1")
 		}
@@ -382,8 +387,17 @@ func (l *Lab) requests() *control.Mux {
 	var mux control.Mux
 	methodSocket.Handle(&mux, l.captures.takeSocket)
 	methodTakeMiddles.Handle(&mux, l.takeMiddles)
+	methodAnnounce.Handle(&mux, l.takeAnnouncement)
 	noticeEvent.Handle(&mux, l.takeEvent)
 	return &mux
+}
+
+// takeAnnouncement passes on how workers reach the lab.
+func (l *Lab) takeAnnouncement(ctx context.Context, _ *control.Request, assignment string) error {
+	if l.announce == nil {
+		return control.Errorf(control.Usage, "--hosts step is for `ndklab run` of one file: nobody else tells the other tasks")
+	}
+	return l.announce(ctx, assignment)
 }
 
 func (l *Lab) takeMiddles(_ context.Context, r *control.Request, params middlesParams) error {

@@ -57,6 +57,8 @@ var (
 
 // Requests and notices of a supervisor to a command.
 var (
+	// methodAnnounce asks the command that starts a lab to tell workers how they reach it.
+	methodAnnounce = control.NewProcedure[string]("announce")
 	// methodSocket asks one that captures to take a packet socket, or the stream of one, and a tap.
 	methodSocket = control.NewProcedure[socketParams]("socket").WithFiles(2, 2)
 	// methodTakeMiddles asks one that remembers to take sockets, while it serves
