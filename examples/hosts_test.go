@@ -94,8 +94,8 @@ func TestReportOverHosts(t *testing.T) {
 	}
 }
 
-// TestSlurm takes the walk of a cluster's user through a real Slurm of three hosts: a run in an allocation, as a batch job, and one
-// that asks for its hosts itself; a lab that stays up between commands; and scancel, after which nothing is left.
+// TestSlurm takes the walk of a cluster's user through a real Slurm of three hosts: a run in an allocation, as a batch job, as all tasks of a
+// step, and one that asks for its hosts itself; the examination of hosts; a lab that stays up between commands; and scancel, after which nothing is left.
 func TestSlurm(t *testing.T) {
 	need.Time(t)
 	err := need.Programs("slurmctld", "slurmd", "srun", "munged", "unshare", "nsenter", "ip")
@@ -112,7 +112,7 @@ func TestSlurm(t *testing.T) {
 	script := func(name string, args ...string) {
 		t.Helper()
 		cmd := exec.Command(filepath.Join(scripts, name), args...)
-		cmd.Env = append(os.Environ(), "DIR="+run, "NET=10.58.0", "CPUS=2", "SHARE="+folder)
+		cmd.Env = append(os.Environ(), "DIR="+run, "NET=10.58.0", "CPUS=2", "SHARE="+folder, "EXTRA=SrunPortRange=61100-61139")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", name, err, out)
 		}
@@ -144,6 +144,22 @@ func TestSlurm(t *testing.T) {
 		{"batch that fails", "(sed 's/^name: .*/name: failing/' examples/adapter.ndklab.yaml; echo 'checks: [{workload: write, messages: 1}]') >failing.ndklab.yaml; " +
 			"sbatch -W -N 2 -o out --wrap 'ndklab run failing.ndklab.yaml --set " + allowOverrun + " --hosts slurm'; code=$?; cat out; exit $code", 1, []string{"(lab failing,"}},
 		{"own allocation", "ndklab run examples/adapter.ndklab.yaml --set " + allowOverrun + " --hosts 'slurm:-N 2 -t 5'", 0, []string{"PASS: lab adapter"}},
+		{"step", "srun -N 3 --mpi=pmi2 ndklab run examples/star.ndklab.yaml --set " + allowOverrun + " --hosts step", 0, []string{"PASS: lab star", "host3 "}},
+		{"step that fails", "srun -N 2 --mpi=pmi2 ndklab run failing.ndklab.yaml --set " + allowOverrun + " --hosts step", 1, []string{"(lab failing,", "task 0: Exited with exit code 1"}},
+		{"step without PMI", "srun -N 2 ndklab run examples/star.ndklab.yaml --hosts step", 2, []string{"expected srun --mpi=pmi2", "task 1: Exited with exit code 2"}},
+		{"step of two tasks a host", "srun -N 2 -n 3 --overcommit --mpi=pmi2 ndklab run examples/star.ndklab.yaml --hosts step", 2, []string{"expected one task on each host: srun --ntasks-per-node=1"}},
+		{"step without the file", `srun -N 2 --mpi=pmi2 sh -c '[ $SLURM_PROCID = 1 ] || cp examples/star.ndklab.yaml /tmp; exec ndklab run /tmp/star.ndklab.yaml --hosts step'`, 2,
+			[]string{"task 1 on host host2: there is no file /tmp/star.ndklab.yaml"}},
+		{"step of another file", `srun -N 2 --mpi=pmi2 sh -c 'cp examples/star.ndklab.yaml /tmp; echo "# $SLURM_PROCID" >>/tmp/star.ndklab.yaml; exec ndklab run /tmp/star.ndklab.yaml --hosts step'`, 2,
+			[]string{"task 1 on host host2 has read another file of that name than task 0 on host host1"}},
+		{"step that loses a host", `srun -N 3 --mpi=pmi2 sh -c '[ $SLURM_PROCID != 2 ] || (until grep -q "workload bulk: write" out; do sleep 0.1; done; kill -9 $$) & exec ndklab run examples/pair.ndklab.yaml --hosts step' >out 2>&1; ` +
+			"code=$?; cat out; exit $code", 137, []string{"ndklab: host host3 is gone", "task 0: Exited with exit code 4"}},
+		{"step cancelled", "srun -N 3 --mpi=pmi2 ndklab run examples/pair.ndklab.yaml --set " + allowOverrun + " --hosts step >out 2>&1 & until grep -q 'workload bulk: write' out; do sleep 0.1; done; " +
+			"scancel $(squeue -h -o %i); wait $!; code=$?; cat out; exit $code", 130, []string{"ndklab: interrupted"}},
+		{"network", "salloc -N 2 ndklab run examples/adapter.ndklab.yaml --set " + allowOverrun + " --hosts slurm --network 10.58.0.0/24", 0, []string{"PASS: lab adapter"}},
+		{"no network", "salloc -N 2 ndklab run examples/adapter.ndklab.yaml --hosts slurm --network 10.99.0.0/16", 2, []string{"this machine has no address in it, expected the network of one of 10.58.0.254/24"}},
+		{"ports", "salloc -N 2 sh -c 'ndklab up examples/star.ndklab.yaml --hosts slurm && ss -Hltnp | grep ndklab; ndklab down star'", 0, []string{":611"}},
+		{"doctor", "salloc -N 3 ndklab doctor --hosts slurm", 0, []string{"host1  can run", "host3  can run", "labs can run on all hosts"}},
 		{"no such partition", "ndklab run examples/adapter.ndklab.yaml --set " + allowOverrun + " --hosts 'slurm:-N 2 -p nosuch'", 4, []string{"invalid partition specified: nosuch"}},
 		{"no allocation", "ndklab run examples/adapter.ndklab.yaml --set " + allowOverrun + " --hosts slurm", 2, []string{"expected to be run by salloc or sbatch"}},
 		{"stays up", `salloc -N 3 --exclusive sh -c 'ndklab up examples/star.ndklab.yaml --hosts slurm && ndklab exec star/h5 -- ping -c 1 10.0.0.1;

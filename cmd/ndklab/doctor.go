@@ -7,7 +7,7 @@ import (
 
 func doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "doctor [-o text|json]",
+		Use:   "doctor [--hosts HOSTS [--network CIDR]] [-o text|json]",
 		Short: "Say what this machine can do, and the remedy for what it cannot",
 		Long: `Tries out what labs need of this machine, as the present user: privileges, user
 namespaces, links, the kernel's traffic control, control groups, socket offloads
@@ -18,12 +18,24 @@ from it and the remedy. Nothing of this stays.
 by an absolute path or RPATH, or is linked statically, does not find ndklab's: use
 your distribution's package of it, or link it dynamically and without RPATH.
 
-The exit code is 3 if labs cannot run here.`,
-		Example: "  ndklab doctor\n  ndklab doctor -o json",
+With --hosts the command looks at other hosts, as "ndklab run --hosts" would lay a lab over
+them, and prints a row for each: whether labs can run there, what is missing with the
+remedy, and why a host is not there.
+
+The exit code is 3 if labs cannot run here, or on one of the hosts.`,
+		Example: "  ndklab doctor\n  ndklab doctor -o json\n  ndklab doctor --hosts slurm        all hosts of the allocation",
 		Args:    arguments(0, 0, "no arguments"),
 	}
 	output := outputFlag(cmd)
+	var over hostsFlag
+	over.add(cmd, "look at these hosts")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := over.check(); err != nil {
+			return err
+		}
+		if over.given() {
+			return examineHosts(cmd, &over, output)
+		}
 		d := doctor.Examine(cmd.Context())
 		if err := cmd.Context().Err(); err != nil {
 			return err
@@ -37,4 +49,21 @@ The exit code is 3 if labs cannot run here.`,
 		return nil
 	}
 	return cmd
+}
+
+// examineHosts prints what there is to say about other hosts.
+func examineHosts(cmd *cobra.Command, over *hostsFlag, output *format) error {
+	spec := over.spec
+	spec.Network = over.network.String()
+	s, err := doctor.ExamineHosts(cmd.Context(), spec)
+	if err != nil {
+		return err
+	}
+	if err := output.print(cmd.OutOrStdout(), s, s.WriteText); err != nil {
+		return err
+	}
+	if !s.CanRun {
+		return exitStatus(exitUnable)
+	}
+	return nil
 }

@@ -80,7 +80,7 @@ func TestTakeEnvironment(t *testing.T) {
 
 // sensible is a value that a flag takes.
 func sensible(f *pflag.Flag) string {
-	for _, value := range []string{"text", "svg", "true", "1", "1s", "10.0.0.1", "1gbit", "1%", "1/2", "1GiB", "process", "link.delay=1ms"} {
+	for _, value := range []string{"text", "svg", "true", "1", "1s", "10.0.0.1", "1gbit", "1%", "1/2", "1GiB", "process", "link.delay=1ms", "10.1.0.0/16"} {
 		if f.Value.Set(value) == nil {
 			return value
 		}

@@ -1,11 +1,12 @@
-// Package doctor says what this machine can do for labs, and what to do about
+// Package doctor says what this machine, or each of several hosts, can do for labs, and what to do about
 // the rest.
 //
 // It tries out, rather than looks up, what a lab does: a child process is started
 // in namespaces as a lab's supervisor is, makes a link, opens the sockets and
 // asks for the priorities that a lab would, says how it went, and ends, with
 // which everything that it made is gone. The results are Facts (probe.go,
-// inside.go); the conclusions from them are drawn apart from that (judge.go).
+// inside.go); the conclusions from them are drawn apart from that (judge.go). On another host a worker of package
+// hosts starts the process that does so (hosts.go).
 //
 // Start reading at Examine and judge.
 package doctor

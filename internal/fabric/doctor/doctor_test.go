@@ -13,9 +13,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ndklab/ndklab/internal/fabric/lab"
 )
 
 func TestMain(m *testing.M) {
+	lab.Child() // which is a worker
 	Child()
 	if os.Getenv("DOCTOR_TEST_EXAMINE") != "" { // see examineIn
 		d := Examine(context.Background())

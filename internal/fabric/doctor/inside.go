@@ -28,6 +28,11 @@ func Child() {
 	switch os.Args[0] {
 	case nothingPart:
 		os.Exit(0)
+	case hostPart:
+		if err := serveHost(); err != nil {
+			log.Fatal(err)
+		}
+		os.Exit(0)
 	case insidePart:
 		// Our end is the end of everything that we make.
 		time.AfterFunc(probeTime, func() { os.Exit(1) })

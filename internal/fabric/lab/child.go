@@ -23,6 +23,9 @@ const (
 	workerName     = "ndklab-worker"
 	recorderName   = "ndklab-recorder"
 	partName       = "ndklab-part"
+
+	// DoctorName is that of no part of a lab: a worker starts it on a host that is only examined (package doctor).
+	DoctorName = "ndklab-doctor"
 )
 
 // Child runs a part of a lab and exits, if that is what this process was

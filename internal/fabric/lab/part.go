@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/core"
@@ -147,8 +148,13 @@ func work() error {
 	return errors.Join(err, p.removeDeadNames())
 }
 
-// startPart starts the part of a lab at a host.
+// startPart starts the part of a lab at a host, or what examines the host.
 func startPart(lab, host string, control *os.File) (*exec.Cmd, error) {
+	if lab == hosts.NoLab {
+		cmd := childCommand(DoctorName, "host", os.Stderr, control)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
+		return cmd, cmd.Start()
+	}
 	dir, err := stateDir()
 	if err != nil {
 		return nil, err
