@@ -79,12 +79,12 @@ func (m *Miniport) Counters() (sum Counters) {
 	return sum
 }
 
-// A SendRate has the rate at which the congestion control of a queue pair lets it send now.
-type SendRate = transport.SendRate
+// A SendState says how a queue pair may send now, and counts what bears on that.
+type SendState = transport.SendState
 
-// SendRates returns the rates of those queue pairs of this process that are connected and whose congestion control bounds
-// them, in the order of their numbers; nil if the adapter has no congestion control but the window.
-func (m *Miniport) SendRates() []SendRate { return m.transport.SendRates() }
+// SendStates returns those of the queue pairs of this process that are connected, in the order of their numbers. It
+// changes nothing.
+func (m *Miniport) SendStates() []SendState { return m.transport.SendStates() }
 
 // TransportCounters reads what the transport below counted, by name: sums over
 // all queue pairs of this process since the device was started, and the carrier's

@@ -170,6 +170,9 @@ func (w *Wire[F]) Set(to topology.Impairment) {
 // Settings returns what the wire was set to.
 func (w *Wire[F]) Settings() topology.Impairment { return w.model.Settings() }
 
+// Losses returns how many packets the wire has dropped by asked-for loss, and lost for other reasons.
+func (w *Wire[F]) Losses() (dropped, lost uint64) { return w.stats.Losses() }
+
 // Statistics returns the figures of the wire.
 func (w *Wire[F]) Statistics() linkstats.Statistics { return w.stats.Statistics(w.model) }
 

@@ -42,7 +42,7 @@ func Counters(m *linkstats.Statistics) report.Direction {
 		Packets: m.Packets,
 		Bytes:   m.Bytes,
 		Dropped: m.Dropped,
-		Lost:    m.LostQueue + m.LostDown + m.LostCut + m.LostFault + m.LostOverrun,
+		Lost:    m.Lost(),
 
 		LostBy:     report.LostBy{Queue: m.LostQueue, Down: m.LostDown, Cut: m.LostCut, Fault: m.LostFault, Overrun: m.LostOverrun},
 		Duplicated: m.Duplicated,

@@ -198,6 +198,12 @@ func (c *Collector) counters() Statistics {
 	return m
 }
 
+// Losses returns how many packets so far were dropped by asked-for loss, and lost for other reasons.
+func (c *Collector) Losses() (dropped, lost uint64) {
+	m := c.counters()
+	return m.Dropped, m.Lost()
+}
+
 // delays returns the number of delays so far.
 func (c *Collector) delays() uint64 {
 	n := c.delay.buckets.Count()
@@ -285,6 +291,11 @@ type Statistics struct {
 	Late      Late           `json:"late,omitzero"`
 	PeakRate  float64        `json:"peak_bps,omitzero"` // delivered over the busiest 100 ms, bits per second with Ethernet framing (impair.WireBytes)
 	MeanRate  float64        `json:"mean_bps,omitzero"` // the same from the first to the last packet delivered; 0 if there were not two
+}
+
+// Lost counts the packets that were lost other than by asked-for loss.
+func (m *Statistics) Lost() uint64 {
+	return m.LostQueue + m.LostDown + m.LostCut + m.LostFault + m.LostOverrun
 }
 
 // A Distribution summarises durations in nanoseconds. Percentiles are within

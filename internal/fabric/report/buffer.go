@@ -14,5 +14,7 @@ type (
 	Deadlock    = bufferstats.Deadlock
 	Series      = series.Series
 	QueueSeries = series.QueueSeries
-	RateSeries  = series.RateSeries
+	PairSeries  = series.PairSeries
+
+	DirectionSeries = series.DirectionSeries
 )

@@ -1,4 +1,4 @@
-// Package series takes down how queues, pauses and rates go over time, in bounded memory.
+// Package series takes down how queues, queue pairs and the losses of links go over time, in bounded memory.
 //
 // A Recorder knows the instant of its next point, and nothing else of time: whoever runs the clock
 // gives it the state of everything at that instant. When it is full it drops each second point,
@@ -21,13 +21,14 @@ const (
 )
 
 // A Recorder has the points of a run so far. At each instant that Due returns its user tells the state
-// of queues and queue pairs by Queue.Set and Pair.Set, in any order, and then calls Next. Those that
+// of queues, queue pairs and directions by their Set, in any order, and then calls Next. Those that
 // are not told have nothing at that point.
 type Recorder struct {
-	period time.Duration // by now
-	points int           // that are complete
-	queues []*Queue
-	pairs  []*Pair
+	period     time.Duration // by now
+	points     int           // that are complete
+	queues     []*Queue
+	pairs      []*Pair
+	directions []*Direction
 }
 
 // New returns a Recorder that begins with a period, which is positive.
@@ -44,7 +45,10 @@ func (r *Recorder) Next() {
 		columns += q.bytes.kept() + q.paused.kept()
 	}
 	for _, p := range r.pairs {
-		columns += p.rate.kept() + p.target.kept()
+		columns += p.rate.kept() + p.target.kept() + p.window.kept() + p.cnps.kept() + p.resent.kept()
+	}
+	for _, d := range r.directions {
+		columns += d.dropped.kept() + d.lost.kept()
 	}
 	if r.points%2 != 0 {
 		return // halve wants an even number
@@ -65,6 +69,13 @@ func (r *Recorder) halve() {
 	for _, p := range r.pairs {
 		p.rate.halve(last)
 		p.target.halve(last)
+		p.window.halve(last)
+		p.cnps.halve(sum)
+		p.resent.halve(sum)
+	}
+	for _, d := range r.directions {
+		d.dropped.halve(sum)
+		d.lost.halve(sum)
 	}
 }
 
@@ -96,12 +107,13 @@ func (q *Queue) Set(bytes uint64, paused time.Duration) {
 	q.before = paused
 }
 
-// A Pair is a queue pair that has a congestion control.
+// A Pair is a queue pair of a reliable connection.
 type Pair struct {
-	of           *Recorder
-	node, peer   string
-	number       uint32
-	rate, target column // bits per second
+	of                   *Recorder
+	node, peer           string
+	number               uint32
+	rate, target, window column
+	cnps, resent         counter
 }
 
 // Pair returns a new queue pair, of a node and with its peer.
@@ -111,10 +123,48 @@ func (r *Recorder) Pair(node, peer string, number uint32) *Pair {
 	return p
 }
 
-// Set tells the rate and the target of a queue pair at the point that is due, in bits per second.
-func (p *Pair) Set(rate, target uint64) {
-	p.rate.set(p.of.points, rate)
-	p.target.set(p.of.points, target)
+// A Sending says how a queue pair sends.
+type Sending struct {
+	Rate, Target  uint64 // that it may send now and that this recovers to, in bits per second; 0: there is none
+	Window        uint64 // bytes that may be in flight; 0: any number
+	CNPs          uint64 // that it was sent so far
+	Retransmitted uint64 // packets so far
+}
+
+// Begin tells what a queue pair has counted before the run.
+func (p *Pair) Begin(s Sending) { p.cnps.before, p.resent.before = s.CNPs, s.Retransmitted }
+
+// Set tells how a queue pair sends at the point that is due.
+func (p *Pair) Set(s Sending) {
+	at := p.of.points
+	p.rate.set(at, s.Rate)
+	p.target.set(at, s.Target)
+	p.window.set(at, s.Window)
+	p.cnps.count(at, s.CNPs)
+	p.resent.count(at, s.Retransmitted)
+}
+
+// A Direction is what one endpoint of a link sends.
+type Direction struct {
+	of            *Recorder
+	from          string
+	dropped, lost counter
+}
+
+// Direction returns a new direction, from an endpoint.
+func (r *Recorder) Direction(from string) *Direction {
+	d := &Direction{of: r, from: from}
+	r.directions = append(r.directions, d)
+	return d
+}
+
+// Begin tells what a direction has counted before the run.
+func (d *Direction) Begin(dropped, lost uint64) { d.dropped.before, d.lost.before = dropped, lost }
+
+// Set tells how many packets so far a direction has dropped by asked-for loss, and lost for other reasons, at the point that is due.
+func (d *Direction) Set(dropped, lost uint64) {
+	d.dropped.count(d.of.points, dropped)
+	d.lost.count(d.of.points, lost)
 }
 
 // Report returns the points that are complete.
@@ -131,11 +181,36 @@ func (r *Recorder) Report() *Series {
 		}
 	}
 	for _, p := range r.pairs {
-		if rate := p.rate.upTo(r.points); rate != nil {
-			s.Rates = append(s.Rates, RateSeries{Node: p.node, Peer: p.peer, QP: p.number, BPS: rate, Target: p.target.upTo(r.points)})
+		is := PairSeries{
+			Node: p.node, Peer: p.peer, QP: p.number, BPS: p.rate.upTo(r.points), Target: p.target.upTo(r.points), Window: p.window.upTo(r.points),
+			CNPs: p.cnps.upTo(r.points), Retransmitted: p.resent.upTo(r.points),
+		}
+		if is.BPS != nil || is.Window != nil || is.CNPs != nil || is.Retransmitted != nil {
+			s.Pairs = append(s.Pairs, is)
+		}
+	}
+	for _, d := range r.directions {
+		is := DirectionSeries{From: d.from, Dropped: d.dropped.upTo(r.points), Lost: d.lost.upTo(r.points)}
+		if is.Dropped != nil || is.Lost != nil {
+			s.Links = append(s.Links, is)
 		}
 	}
 	return s
+}
+
+// A counter is a column of what was counted in each period.
+type counter struct {
+	column
+	before uint64 // so far, when it was told last
+}
+
+// count sets the number of a point, of which n is counted so far. One that has gone back began anew, as that of a node that was started again.
+func (c *counter) count(point int, n uint64) {
+	if n < c.before {
+		c.before = 0
+	}
+	c.set(point, n-c.before)
+	c.before = n
 }
 
 // A column is numbers over time. It keeps none before the first that is not 0, and none behind the last.

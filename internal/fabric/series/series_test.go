@@ -16,16 +16,24 @@ const us = time.Microsecond
 func TestReport(t *testing.T) {
 	r := New(100 * us)
 	idle, q, p, pauses := r.Queue("s:e0", 0), r.Queue("s:e0", 3), r.Pair("a", "b", 17), r.Queue("s:e1", 3)
-	none := r.Pair("b", "a", 18)
+	none, fast, resends := r.Pair("b", "a", 18), r.Pair("b", "a", 19), r.Pair("b", "a", 20)
+	lossless, lossy, down := r.Direction("s:e0"), r.Direction("s:e1"), r.Direction("s:e2")
+	resends.Begin(Sending{CNPs: 10, Retransmitted: 100})
+	lossy.Begin(1000, 50)
 	for i, at := range []time.Duration{100 * us, 200 * us, 300 * us} {
 		if got := r.Due(); got != at {
 			t.Fatalf("point %d is due at %v, want %v", i, got, at)
 		}
 		idle.Set(0, 0)
-		none.Set(0, 0)
+		none.Set(Sending{Target: 7}) // of no rate
+		fast.Set(Sending{Window: []uint64{0, 8340, 4170}[i]})
+		resends.Set(Sending{CNPs: []uint64{10, 12, 1}[i], Retransmitted: []uint64{105, 105, 3}[i]}) // the node is started again amid the third
+		lossless.Set(0, 0)
+		lossy.Set([]uint64{1001, 1003, 1003}[i], 50)
+		down.Set(0, []uint64{0, 0, 9}[i])
 		pauses.Set(0, []time.Duration{0, 25 * us, 125 * us}[i])
 		q.Set([]uint64{0, 4170, 0}[i], 0)
-		p.Set([]uint64{40e9, 20e9, 21e9}[i], []uint64{40e9, 40e9, 40e9}[i])
+		p.Set(Sending{Rate: []uint64{40e9, 20e9, 21e9}[i], Target: 40e9})
 		r.Next()
 	}
 	q.Set(99, 0) // of a point that the run's end cuts off
@@ -33,7 +41,12 @@ func TestReport(t *testing.T) {
 	late.Set(99, 0)
 	want := &Series{PeriodUS: 100, Points: 3,
 		Queues: []QueueSeries{{Endpoint: "s:e0", Class: 3, Bytes: []uint64{0, 4170, 0}}, {Endpoint: "s:e1", Class: 3, Paused: []float64{0, 0.25, 1}}},
-		Rates:  []RateSeries{{Node: "a", Peer: "b", QP: 17, BPS: []uint64{40e9, 20e9, 21e9}, Target: []uint64{40e9, 40e9, 40e9}}},
+		Pairs: []PairSeries{
+			{Node: "a", Peer: "b", QP: 17, BPS: []uint64{40e9, 20e9, 21e9}, Target: []uint64{40e9, 40e9, 40e9}},
+			{Node: "b", Peer: "a", QP: 19, Window: []uint64{0, 8340, 4170}},
+			{Node: "b", Peer: "a", QP: 20, CNPs: []uint64{0, 2, 1}, Retransmitted: []uint64{5, 0, 3}},
+		},
+		Links: []DirectionSeries{{From: "s:e1", Dropped: []uint64{1, 2, 0}}, {From: "s:e2", Lost: []uint64{0, 0, 9}}},
 	}
 	if diff := cmp.Diff(want, r.Report()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -100,6 +113,34 @@ func TestDoubling(t *testing.T) {
 	})
 }
 
+// However often the period has doubled, no packet that was lost or sent again is forgotten, or counted twice.
+func TestCounted(t *testing.T) {
+	r := New(10 * us)
+	p, d := r.Pair("a", "b", 1), r.Direction("a:eth0")
+	const periods = 4 * mostPoints
+	for i := range uint64(periods) {
+		p.Set(Sending{CNPs: i, Retransmitted: i * i})
+		d.Set(2*i, 3*i)
+		r.Next()
+	}
+	total := func(column []uint64) (sum uint64) {
+		for _, n := range column {
+			sum += n
+		}
+		return sum
+	}
+	const all = periods - 1
+	s := r.Report()
+	for name, got := range map[string][2]uint64{
+		"CNPs": {total(s.Pairs[0].CNPs), all}, "retransmitted": {total(s.Pairs[0].Retransmitted), all * all},
+		"dropped": {total(s.Links[0].Dropped), 2 * all}, "lost": {total(s.Links[0].Lost), 3 * all},
+	} {
+		if got[0] != got[1] {
+			t.Errorf("%s: %d in all, want %d", name, got[0], got[1])
+		}
+	}
+}
+
 // Many queues and queue pairs have fewer points, so that a report stays of a size that people can open.
 func TestManyColumns(t *testing.T) {
 	for _, many := range []int{502, 3000} { // those of 502, with the queue, are full when their number is odd
@@ -114,7 +155,7 @@ func TestManyColumns(t *testing.T) {
 		most := max(mostNumbers, columns*leastPoints)
 		for range 1500 {
 			for _, p := range pairs {
-				p.Set(uint64(r.Due()), 2)
+				p.Set(Sending{Rate: uint64(r.Due()), Target: 2})
 			}
 			paused.Set(0, r.Due())
 			r.Next()
@@ -123,10 +164,10 @@ func TestManyColumns(t *testing.T) {
 			}
 		}
 		got := r.Report()
-		if got.Points < leastPoints/2 || got.Points < mostNumbers/(2*columns)-1 || len(got.Rates) != many || len(got.Rates[7].Target) != got.Points {
-			t.Errorf("%d points of %d queue pairs of %d", got.Points, len(got.Rates), many)
+		if got.Points < leastPoints/2 || got.Points < mostNumbers/(2*columns)-1 || len(got.Pairs) != many || len(got.Pairs[7].Target) != got.Points {
+			t.Errorf("%d points of %d queue pairs of %d", got.Points, len(got.Pairs), many)
 		}
-		for i, rate := range got.Rates[7].BPS {
+		for i, rate := range got.Pairs[7].BPS {
 			if want := uint64(i+1) * uint64(got.PeriodUS) * 1000; rate != want {
 				t.Fatalf("of %d queue pairs, point %d is of %d ns, want %d ns", many, i, rate, want)
 			}
@@ -140,10 +181,11 @@ func TestManyColumns(t *testing.T) {
 // Points of a run that goes on cost no memory but that of the numbers.
 func TestAllocations(t *testing.T) {
 	r := New(10 * us)
-	q, p := r.Queue("s:e0", 3), r.Pair("a", "b", 1)
+	q, p, d := r.Queue("s:e0", 3), r.Pair("a", "b", 1), r.Direction("s:e0")
 	of := testing.AllocsPerRun(3*mostPoints, func() {
 		q.Set(1, r.Due()/2)
-		p.Set(1, 2)
+		p.Set(Sending{Rate: 1, Target: 2, Retransmitted: uint64(r.points)})
+		d.Set(0, uint64(r.points))
 		r.Next()
 	})
 	if of >= 1 {

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,15 +65,15 @@ func TestSeriesOfRates(t *testing.T) {
   - {name: ca, from: c, to: a, operation: write, size: 64KiB, count: 4, start: 100ms}
 `)
 	r := run(t, parsed(t, "series: 100us\n"+file))
-	rates := map[string]report.RateSeries{}
-	for _, q := range r.Series.Rates {
+	rates := map[string]report.PairSeries{}
+	for _, q := range r.Series.Pairs {
 		rates[q.Node+q.Peer] = q
 		if len(q.BPS) != r.Series.Points {
 			t.Errorf("%s has %d of %d points", q.Node+q.Peer, len(q.BPS), r.Series.Points)
 		}
 	}
-	if len(r.Series.Rates) != 6 || len(rates) != 6 {
-		t.Fatalf("%d queue pairs: %v", len(r.Series.Rates), rates)
+	if len(r.Series.Pairs) != 6 || len(rates) != 6 {
+		t.Fatalf("%d queue pairs: %v", len(r.Series.Pairs), rates)
 	}
 	lowest := func(bps []uint64) uint64 { // of those that there are
 		low := uint64(1e18)
@@ -129,7 +130,7 @@ timeline:
   - {at: 40ms, restart: c}
 `)))
 	want := map[string]uint64{"ab": 10e9, "ba": 10e9, "cb": 2e9, "bc": 4e9}
-	for _, q := range r.Series.Rates {
+	for _, q := range r.Series.Pairs {
 		for _, bps := range q.BPS {
 			if name := q.Node + q.Peer; bps > 0 {
 				if bps != want[name] {
@@ -139,8 +140,8 @@ timeline:
 			}
 		}
 	}
-	if len(r.Series.Rates) != len(want) {
-		t.Errorf("%d queue pairs, want %d", len(r.Series.Rates), len(want))
+	if len(r.Series.Pairs) != len(want) {
+		t.Errorf("%d queue pairs, want %d", len(r.Series.Pairs), len(want))
 	}
 }
 
@@ -155,7 +156,7 @@ timeline:
 `)
 	r := run(t, parsed(t, strings.Replace(file, "name: buffered", "name: lives", 1)))
 	numbers, points := map[uint32]bool{}, 0
-	for _, q := range r.Series.Rates {
+	for _, q := range r.Series.Pairs {
 		if q.Node != "a" {
 			continue
 		}
@@ -171,5 +172,62 @@ timeline:
 	}
 	if points < 90 {
 		t.Errorf("%d points of queue pairs %v: %+v", points, numbers, r.Workloads[0])
+	}
+}
+
+// All that a link loses and all that a queue pair sends again is in the series, at its time, and nothing else.
+func TestSeriesOfLosses(t *testing.T) {
+	r := run(t, parsed(t, `
+name: losses
+seed: 7
+series: 1ms
+topology:
+  nodes: {a: {}, b: {}}
+  links: [{endpoints: ["a:eth0", "b:eth0"], rate: 1gbit, delay: 50us}]
+workloads:
+  - {name: ab, from: a, to: b, operation: write, size: 64KiB, duration: 300ms}
+timeline:
+  - {at: 100ms, link: "a:eth0", from: a, set: {loss: 2%}}
+  - {at: 150ms, link: "a:eth0", reset: true}
+  - {at: 200ms, link: "a:eth0", from: a, set: {cut: true}}
+  - {at: 202ms, link: "a:eth0", reset: true}
+`))
+	total := func(column []uint64, from, to int) (sum uint64) {
+		for i, n := range column {
+			if at := i * int(r.Series.PeriodUS) / 1000; at >= from && at < to {
+				sum += n
+			}
+		}
+		return sum
+	}
+	if len(r.Series.Links) != 1 || r.Series.Links[0].From != "a:eth0" {
+		t.Fatalf("links: %+v", r.Series.Links)
+	}
+	direction, lost := r.Series.Links[0], r.Links[0].Directions[0]
+	if lost.Dropped == 0 || lost.Lost == 0 || total(direction.Dropped, 100, 150) != lost.Dropped || total(direction.Lost, 200, 202) != lost.Lost {
+		t.Errorf("of %d dropped and %d lost the series has %v and %v", lost.Dropped, lost.Lost, direction.Dropped, direction.Lost)
+	}
+	resent := uint64(0)
+	for _, p := range r.Series.Pairs {
+		if all := total(p.Retransmitted, 0, 300); total(p.Retransmitted, 100, 300) != all || p.Node != "a" && all > 0 {
+			t.Errorf("%s sends %d again: %v", p.Node, all, p.Retransmitted)
+		}
+		resent += total(p.Retransmitted, 0, 300)
+	}
+	if want := r.Nodes[0].Transport["retransmitted"]; resent != want || resent < lost.Dropped {
+		t.Errorf("%d are sent again, the adapter says %d, and %d were dropped", resent, want, lost.Dropped)
+	}
+}
+
+// A window that is the queue pair's congestion control is in the series.
+func TestSeriesOfWindows(t *testing.T) {
+	r := run(t, parsed(t, "series: 100us\n"+buffered("switch", "hpcc", "pfc: [3], congestion: dctcp", twoToOne)))
+	for _, p := range r.Series.Pairs {
+		if p.Node == "a" && (len(p.Window) != r.Series.Points || slices.Max(p.Window) > 1<<20 || slices.Max(p.Window) < 2000 || p.BPS != nil) {
+			t.Errorf("%+v", p)
+		}
+	}
+	if len(r.Series.Pairs) != 4 {
+		t.Errorf("%d queue pairs, want 4", len(r.Series.Pairs))
 	}
 }

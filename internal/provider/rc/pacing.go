@@ -49,15 +49,26 @@ func (q *QP) Notified(now time.Duration) bool {
 	return true
 }
 
-// SendRate returns the rate at which the queue pair may send and the one that it recovers to, in bits per second; target 0:
-// there is none. It returns false if nothing bounds its rate, or it is not connected.
-func (q *QP) SendRate(now time.Duration) (rate, target float64, ok bool) {
-	p := q.connection.Pacer
-	if p == nil || q.state != Ready {
-		return 0, 0, false
+// An Allowance is what bounds how a queue pair sends.
+type Allowance struct {
+	Rate   float64 // bits per second on the wire, by its congestion control; 0: any
+	Target float64 // that the rate recovers to, likewise; 0: there is none
+	Window int64   // bytes that may be in flight, headers included, of one packet at least; 0: any number
+}
+
+// Allowance returns what bounds the queue pair now. It changes nothing. It returns false of one that is not connected.
+func (q *QP) Allowance(now time.Duration) (a Allowance, ok bool) {
+	if q.state != Ready {
+		return a, false
 	}
-	rate, target = p.Observe(now)
-	return rate, target, rate > 0
+	if p := q.connection.Pacer; p != nil {
+		a.Rate, a.Target = p.Observe(now)
+	}
+	w := &q.requester.window
+	if limit := w.limit(false); limit < boundless {
+		a.Window = max(limit, w.packet)
+	}
+	return a, true
 }
 
 // noteLost tells the Pacer that the peer has said that a packet is missing, or has said nothing for so long that
@@ -77,9 +88,11 @@ func (w *window) unbounded() bool { return w.pacer != nil && w.pacer.Unbounded }
 // isControlled reports whether the Control bounds what is in flight.
 func (w *window) isControlled() bool { return w.pacer != nil && w.pacer.Bounds() }
 
+// boundless is a window without a bound. Sums with it do not overflow.
+const boundless = math.MaxInt64 / 2
+
 // controlled returns what the Control lets be in flight.
 func (w *window) controlled() int64 {
-	const boundless = math.MaxInt64 / 2 // sums with it do not overflow
 	if w.pacer == nil {
 		return boundless
 	}

@@ -56,7 +56,8 @@ type Channel struct {
 	notifier  congestion.Notifier // of CNPs for the peer
 	line      *lineQueue          // nil: packets are handed to the carrier at once
 	// unacknowledged counts the bytes that came since an acknowledgement is put off.
-	unacknowledged int
+	unacknowledged int32
+	cnps           uint32    // that came from the peer
 	delivery       *Delivery // that the packets are part of which are being handled; nil for none
 	path           *path     // to the peer; nil before there is one
 	roundTrip      int64     // that path had when Progress last began
@@ -136,7 +137,7 @@ func (c *Channel) Reset(config rc.Config) {
 	if c.path != nil {
 		c.path.heardBy.CompareAndSwap(c, nil)
 	}
-	c.QP, c.postCount = rc.NewQP(config), postCount{}
+	c.QP, c.postCount, c.cnps = rc.NewQP(config), postCount{}, 0
 	c.flow, c.path = roce.Flow{}, nil
 	c.listening, c.halted, c.timerAt = false, false, 0
 }
@@ -248,7 +249,7 @@ func (c *Channel) Receive(packets []roce.Received, how Mode) {
 	c.Progress(now)
 	c.QP.HoldAcknowledgement(false)
 	if c.QP.AcknowledgementPending() {
-		c.unacknowledged += octets
+		c.unacknowledged += int32(octets)
 		d.Delivery.queueAcknowledgement(c, octets, now)
 	}
 }

@@ -91,36 +91,6 @@ func (c countingControl) Observe(now time.Duration) (rate, target float64) {
 	return c.Control.(congestion.Observable).Observe(now)
 }
 
-// A SendRate has the rate at which the congestion control of a queue pair lets it send now.
-type SendRate struct {
-	Local, Remote netip.Addr
-	QPN           uint32
-	Rate          float64 // bits per second on the wire
-	Target        float64 // that the rate recovers to, in the same unit; 0: there is none
-}
-
-// SendRates returns the rates of the queue pairs that are connected and whose congestion control bounds them, in the order
-// of their numbers.
-func (d *Device) SendRates() []SendRate {
-	if d.congestion.Algorithm == congestion.Window {
-		return nil
-	}
-	var all []SendRate
-	now := d.Clock.Now()
-	d.Each(func(p *Pair) {
-		c, ok := p.Owner.(*Channel)
-		if !ok {
-			return
-		}
-		c.Lock()
-		defer c.Unlock()
-		if rate, target, ok := c.QP.SendRate(now); ok {
-			all = append(all, SendRate{c.flow.Local, c.flow.Remote, c.number, rate, target})
-		}
-	})
-	return all
-}
-
 // classOf returns the traffic class of a packet of a reliable connection, for which its consumer may have asked for one.
 func (g *congestionControl) classOf(requested uint8, op roce.Opcode) uint8 {
 	class := cmp.Or(requested, g.DSCP<<2)
@@ -187,6 +157,7 @@ func (d *Device) sendCNP(flow roce.Flow, to uint32) {
 func (c *Channel) handleCNP(now time.Duration) {
 	d := c.device
 	d.CNPs.Add(1)
+	c.cnps++
 	if d.congestion.HearsMarks() && c.QP.Notified(now) {
 		d.congestion.handled.Add(1)
 	} else {

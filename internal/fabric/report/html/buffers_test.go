@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -69,7 +70,7 @@ func plotsOf(t *testing.T, page string) *plotSeries {
 func TestSeriesPlots(t *testing.T) {
 	r := sample.Incast()
 	page := markup(t, &report.Suite{Labs: []*report.Run{r}})
-	contains(t, page, `data-plot="queues"`, `data-plot="pauses"`, `data-plot="qp-rate"`, `Queues: tor1:eth3 class 3 up to 3.`, `a → r QP 0x11 20.`)
+	contains(t, page, `data-plot="queues"`, `data-plot="pauses"`, `data-plot="qp-rate"`, `Queues: tor1:eth3 class 3 up to 3.`, `a → r QP 0x11 20.`, `data-plot="losses"`, `data-plot="resent"`)
 	got := plotsOf(t, page)
 	names := func(all []plotColumn) (names []string) {
 		for _, c := range all {
@@ -81,6 +82,8 @@ func TestSeriesPlots(t *testing.T) {
 		"queues": {{"tor1:eth3 class 3", "tor2:eth1 class 3"}, names(got.Queues)},
 		"pauses": {{"tor1:eth3 class 3", "a:eth0 class 3", "b:eth0 class 3", "c:eth0 class 3"}, names(got.Pauses)},
 		"rates":  {{"a → r QP 0x11", "b → r QP 0x12", "c → d QP 0x13"}, names(got.Rates)},
+		"losses": {{"from b:eth0, dropped as asked", "from b:eth0, lost otherwise", "from tor1:eth3, lost otherwise"}, names(got.Losses)},
+		"resent": {{"b → r QP 0x12"}, names(got.Resent)},
 	} {
 		if diff := cmp.Diff(is[0], is[1]); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
@@ -89,8 +92,18 @@ func TestSeriesPlots(t *testing.T) {
 	if n := len(got.At); n != 200 || got.At[0] != 0.0001 || got.At[n-1] != 0.02 || got.Period != 0.0001 {
 		t.Errorf("%d points each %v s, from %v s", n, got.Period, got.At[0])
 	}
-	if bps := r.Series.Rates[0].BPS[9]; got.Rates[0].Is[9] != rounded(float64(bps)/1e9) || len(got.Rates[0].Target) != 200 {
+	if bps := r.Series.Pairs[0].BPS[9]; got.Rates[0].Is[9] != rounded(float64(bps)/1e9) || len(got.Rates[0].Target) != 200 {
 		t.Errorf("%v Gb/s, of %d b/s", got.Rates[0].Is[9], bps)
+	}
+	if lost := r.Series.Links[0].Lost[9]; lost == 0 || got.Losses[1].Is[9] != float64(lost)*1e4 {
+		t.Errorf("%v packets lost in a second, of %d in 100 us", got.Losses[1].Is[9], lost)
+	}
+	all := *r.Series // of a lab, whose queue pairs and links are watched less often
+	r.Series = &report.Series{PeriodUS: all.PeriodUS, Points: all.Points, Queues: all.Queues, Watched: &report.Series{PeriodUS: 1e4, Points: 1, Pairs: []report.PairSeries{{Node: "a", Peer: "b", QP: 9, Retransmitted: []uint64{7}}}}}
+	page = markup(t, &report.Suite{Labs: []*report.Run{r}})
+	contains(t, page, `data-plot="queues"`, `data-plot="resent"`, "Packets sent again: a → b QP 0x9 7 packets")
+	if got := plotsOf(t, page); len(got.Queues) != 2 || got.Watched == nil || !slices.Equal(got.Watched.At, []float64{0.01}) || got.Watched.Resent[0].Is[0] != 700 {
+		t.Errorf("of a lab: %+v", got)
 	}
 	r.Series = &report.Series{PeriodUS: 100, Queues: []report.QueueSeries{{Endpoint: "s:e0", Bytes: []uint64{}}}}
 	if none := markup(t, &report.Suite{Labs: []*report.Run{r}}); strings.Contains(none, `data-plot="queues"`) || plotsOf(t, none) != nil {
@@ -104,7 +117,7 @@ func TestManyLines(t *testing.T) {
 	for i := range 40 {
 		n := uint64((i*7)%40 + 1)
 		s.Queues = append(s.Queues, report.QueueSeries{Endpoint: fmt.Sprintf("s:e%d", i), Bytes: []uint64{n, 0}, Paused: []float64{0, float64(n) / 100}})
-		s.Rates = append(s.Rates, report.RateSeries{Node: "a", Peer: "b", QP: uint32(i), BPS: []uint64{n * 1e9, n * 1e9}})
+		s.Pairs = append(s.Pairs, report.PairSeries{Node: "a", Peer: "b", QP: uint32(i), BPS: []uint64{n * 1e9, n * 1e9}})
 	}
 	page := markup(t, &report.Suite{Labs: []*report.Run{{Lab: "many", Series: s}}})
 	contains(t, page, "; the 12 longest of 40", "; the 12 most paused of 40", "; the 12 slowest of 40")

@@ -154,7 +154,7 @@ func TestHostile(t *testing.T) {
 			sections: document.querySelectorAll("main > details > .sections > section").length,
 			plots: document.querySelectorAll("canvas").length,
 		})`, &got)
-		if got.Hit || got.Foreign != 0 || got.Handlers != 0 || got.Sections != 7 || got.Plots != 6 {
+		if got.Hit || got.Foreign != 0 || got.Handlers != 0 || got.Sections != 7 || got.Plots != 8 {
 			t.Errorf("%d: %q: %+v", i, text, got)
 		}
 		quiet(t, b, path)

@@ -66,8 +66,10 @@ const kinds = {
   queues: d => ofSeries(d, d.series.queues.map((q, i) => [[q.is, line(q.name, i, size)]]), { y: size }),
   pauses: d => ofSeries(d, d.series.pauses.map((p, i) => [[p.is, line(p.name, i, percent, { paths: () => null, points: { show: false } })]]),
     { y: () => "", strips: d.series.period, choose: false }),
-  "qp-rate": d => ofSeries(d, d.series.rates.map((r, i) => [[r.is, line(r.name, i, rate)],
+  "qp-rate": d => ofSending(d, sending(d).rates.map((r, i) => [[r.is, line(r.name, i, rate)],
     ...(r.target ? [[r.target, line(r.name + " target", i, rate, { width: 1, dash: [2, 3] })]] : [])]), { y: rate }),
+  losses: d => ofSending(d, sending(d).losses.map((l, i) => [[l.is, line(l.name, i, perSecond)]]), { y: perSecond }),
+  resent: d => ofSending(d, sending(d).resent.map((r, i) => [[r.is, line(r.name, i, perSecond)]]), { y: perSecond }),
   cdf: d => {
     const with_ = d.workloads.map((w, i) => [w, i]).filter(([w]) => w.us);
     // Of equal latencies the last fraction counts: a scale's values ascend.
@@ -91,10 +93,14 @@ const overTime = (d, column, unit) => {
   return { data: uPlot.join(with_.map(([w]) => [w.at, column(w)])), series: with_.map(([w, i]) => line(w.name, i, unit)), x: instant, y: unit, events: d.events, choose: true, sync: true };
 };
 
-// ofSeries is columns, each with its series, at the times of a lab's queues and rates.
-const ofSeries = (d, groups, more) => {
+// sending is what has rates, losses and what was sent again: in labs they have a period of their own.
+const sending = d => d.series.watched || d.series;
+const ofSending = (d, groups, more) => ofSeries(d, groups, more, sending(d).at);
+
+// ofSeries is columns, each with its series, at the times of a lab's queues, or at others.
+const ofSeries = (d, groups, more, at) => {
   const columns = groups.flat();
-  return Object.assign({ data: [d.series.at, ...columns.map(c => c[0])], series: columns.map(c => c[1]), x: instant, events: d.events, choose: true, sync: true }, more);
+  return Object.assign({ data: [at || d.series.at, ...columns.map(c => c[0])], series: columns.map(c => c[1]), x: instant, events: d.events, choose: true, sync: true }, more);
 };
 
 // strips draws a strip for each series, one below the other: a bar for each period, as high as the share.

@@ -3,6 +3,7 @@ package html
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -10,7 +11,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/report/words"
 )
 
-// mostLines bounds the lines of a plot of queues, pauses or rates: people tell no more apart.
+// mostLines bounds the lines of a plot: people tell no more apart.
 const mostLines = 12
 
 // A plotSeries has the data of plots of a report.Series.
@@ -20,7 +21,14 @@ type plotSeries struct {
 	Queues []plotColumn `json:"queues,omitempty"` // bytes
 	Pauses []plotColumn `json:"pauses,omitempty"` // share of the period
 	Rates  []plotColumn `json:"rates,omitempty"`  // Gb/s
+	Losses []plotColumn `json:"losses,omitempty"` // packets per second
+	Resent []plotColumn `json:"resent,omitempty"` // likewise
+	// Watched has rates, losses and what was sent again, where these have a period of their own.
+	Watched *plotSeries `json:"watched,omitempty"`
 }
+
+// sending returns the part that has rates, losses and what was sent again.
+func (p *plotSeries) sending() *plotSeries { return cmp.Or(p.Watched, p) }
 
 // A plotColumn has the numbers of a series at each time.
 type plotColumn struct {
@@ -31,14 +39,18 @@ type plotColumn struct {
 	weight float64 // by which the most important ones are chosen
 }
 
-// plottedSeries returns what plots show of a series: the longest queues, the longest pauses and the
-// slowest rates, each in the order of the report. It is nil if there is nothing to show.
+// plottedSeries returns what plots show of a series: the longest queues, the longest pauses, the slowest rates, and where most was
+// lost and sent again, each in the order of the report. It is nil if there is nothing to show.
 func plottedSeries(s *report.Series) *plotSeries {
-	if s == nil || s.Points == 0 || len(s.Queues)+len(s.Rates) == 0 {
+	if s == nil {
+		return nil
+	}
+	watched := plottedSeries(s.Watched)
+	if watched == nil && (s.Points == 0 || len(s.Queues)+len(s.Pairs)+len(s.Links) == 0) {
 		return nil
 	}
 	seconds := s.PeriodUS / 1e6
-	p := &plotSeries{Period: seconds}
+	p := &plotSeries{Period: seconds, Watched: watched}
 	for i := range s.Points {
 		p.At = append(p.At, rounded(float64(i+1)*seconds))
 	}
@@ -53,16 +65,35 @@ func plottedSeries(s *report.Series) *plotSeries {
 			p.Pauses = append(p.Pauses, c)
 		}
 	}
-	for i := range s.Rates {
-		r := &s.Rates[i]
+	for i := range s.Pairs {
+		r := &s.Pairs[i]
 		c := plotColumn{Name: fmt.Sprintf("%s → %s QP 0x%x", bounded(r.Node, longName), bounded(r.Peer, longName), r.QP)}
+		if r.Retransmitted != nil {
+			p.Resent = append(p.Resent, c.with(r.Retransmitted, 1/seconds, sum))
+		}
+		if r.BPS == nil {
+			continue
+		}
 		c = c.with(r.BPS, 1e-9, func(all []float64) float64 { return -sum(all) })
 		if r.Target != nil {
 			c.Target = scaled(r.Target, 1e-9)
 		}
 		p.Rates = append(p.Rates, c)
 	}
+	for i := range s.Links {
+		d := &s.Links[i]
+		for _, why := range []struct {
+			name    string
+			numbers []uint64
+		}{{"dropped as asked", d.Dropped}, {"lost otherwise", d.Lost}} {
+			if why.numbers != nil {
+				c := plotColumn{Name: fmt.Sprintf("from %s, %s", bounded(d.From, longName), why.name)}
+				p.Losses = append(p.Losses, c.with(why.numbers, 1/seconds, sum))
+			}
+		}
+	}
 	p.Queues, p.Pauses, p.Rates = heaviest(p.Queues), heaviest(p.Pauses), heaviest(p.Rates)
+	p.Losses, p.Resent = heaviest(p.Losses), heaviest(p.Resent)
 	return p
 }
 
@@ -104,11 +135,19 @@ func heaviest(all []plotColumn) []plotColumn {
 	return chosen
 }
 
-// seriesPlots returns the plots of queues, pauses and rates over time.
+// seriesPlots returns the plots of queues, pauses, rates, losses and what was sent again over time.
 func (s *sheet) seriesPlots() (plots group) {
 	p := plottedSeries(s.Series)
 	if p == nil {
 		return nil
+	}
+	sending, recorded := p.sending(), cmp.Or(s.Series.Watched, s.Series)
+	packets := func(c plotColumn) string {
+		return words.Count(uint64(math.Round(sum(c.Is)*sending.Period))) + " packets"
+	}
+	losses := 0
+	for i := range recorded.Links {
+		losses += min(len(recorded.Links[i].Dropped), 1) + min(len(recorded.Links[i].Lost), 1)
 	}
 	bits := func(c plotColumn) string { return words.Rate(sum(c.Is) / float64(len(c.Is))) }
 	for _, kind := range []struct {
@@ -121,7 +160,9 @@ func (s *sheet) seriesPlots() (plots group) {
 			func(c plotColumn) string { return "up to " + words.Size(uint64(slices.Max(c.Is))) }},
 		{"pauses", "Pauses", "a strip for each port and class, as high as it was paused", "most paused", p.Pauses, count(s.Series.Queues, func(q report.QueueSeries) bool { return q.Paused != nil }),
 			func(c plotColumn) string { return "paused " + words.Percent(sum(c.Is)/float64(len(c.Is))) }},
-		{"qp-rate", "Rates of queue pairs", "and their targets, dotted", "slowest", p.Rates, len(s.Series.Rates), bits},
+		{"qp-rate", "Rates of queue pairs", "and their targets, dotted", "slowest", sending.Rates, count(recorded.Pairs, func(q report.PairSeries) bool { return q.BPS != nil }), bits},
+		{"losses", "Packets lost", "per second, by who sent them", "largest", sending.Losses, losses, packets},
+		{"resent", "Packets sent again", "per second, by queue pair", "largest", sending.Resent, count(recorded.Pairs, func(q report.PairSeries) bool { return q.Retransmitted != nil }), packets},
 	} {
 		if len(kind.columns) == 0 {
 			continue

@@ -61,7 +61,7 @@ func Incast() *report.Run {
 	return run
 }
 
-// overTime returns queues, pauses and rates of Incast, every 100 us for 20 ms: senders come to share what
+// overTime returns queues, pauses, rates and losses of Incast, every 100 us for 20 ms: senders come to share what
 // there is within the first half.
 func overTime() *report.Series {
 	const points = 200
@@ -85,10 +85,13 @@ func overTime() *report.Series {
 	}
 	for i, host := range []string{"a", "b", "c"} {
 		s.Queues = append(s.Queues, report.QueueSeries{Endpoint: host + ":eth0", Class: lossless, Paused: share(func(at float64) float64 { return calm(at+float64(i)/40) * 0.8 })})
-		s.Rates = append(s.Rates, report.RateSeries{Node: host, Peer: []string{"r", "r", "d"}[i], QP: uint32(0x11 + i),
+		s.Pairs = append(s.Pairs, report.PairSeries{Node: host, Peer: []string{"r", "r", "d"}[i], QP: uint32(0x11 + i),
 			BPS:    column(func(at float64) float64 { return 20e9 * (1 + math.Exp(-5*at)*math.Cos(40*at+float64(i))) }),
 			Target: column(func(at float64) float64 { return 20e9 * (1 + math.Exp(-5*at)) })})
 	}
+	early := func(most float64) []uint64 { return column(func(at float64) float64 { return most * calm(at) }) }
+	s.Pairs[1].CNPs, s.Pairs[1].Retransmitted = early(4), early(12)
+	s.Links = []report.DirectionSeries{{From: "b:eth0", Dropped: early(3), Lost: early(9)}, {From: "tor1:eth3", Lost: early(2)}}
 	return s
 }
 

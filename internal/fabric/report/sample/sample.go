@@ -219,8 +219,11 @@ func Hostile(text string) *report.Run {
 	for i := range r.Series.Queues {
 		r.Series.Queues[i].Endpoint = text
 	}
-	for i := range r.Series.Rates {
-		r.Series.Rates[i].Node, r.Series.Rates[i].Peer = text, text
+	for i := range r.Series.Links {
+		r.Series.Links[i].From = text
+	}
+	for i := range r.Series.Pairs {
+		r.Series.Pairs[i].Node, r.Series.Pairs[i].Peer = text, text
 	}
 	for i := range r.Buffers {
 		b := &r.Buffers[i]
