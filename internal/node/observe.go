@@ -11,6 +11,7 @@ import (
 	"github.com/ndklab/ndklab/internal/node/adapter"
 	"github.com/ndklab/ndklab/internal/node/workload"
 	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/lease"
 )
 
 // This file answers monitors, which ask all nodes of a lab again and again: all that they want of
@@ -28,7 +29,12 @@ type Observation struct {
 	InUse       *provider.Usage           // nil: the node has no adapter
 	Connections []adapter.ConnectionCount // in the order of their fields; without listeners, whose list is all ports of the ledger
 	Workloads   []workload.Observed       // whose clients run in the node
+	Sending     []adapter.SendState       // by number, mostSending at most
+	Pauses      []adapter.Pause           // that the adapter has obeyed
 }
+
+// mostSending bounds the queue pairs whose state a monitor is told: of a node with thousands they would be most of what it is told.
+const mostSending = 256
 
 // Observe describes the node to a monitor, with latencies by bounds in
 // nanoseconds, which ascend. The answer shares memory with others, and is not to be changed.
@@ -89,10 +95,36 @@ func (a *agent) observe(ctx context.Context, _ *control.Request, bounds []int64)
 		o.Connections = append(o.Connections, adapter.ConnectionCount{ConnectionKind: kind, Count: counts[kind]})
 	}
 	o.Workloads = a.traffic.host.Observe(bounds)
+	o.Sending, o.Pauses = sendStatesOf(shared), a.obeyed()
 	if quiet && *o.InUse == (provider.Usage{}) && o.Connections == nil && o.Workloads == nil {
 		o.Number = number
 	}
 	return o, nil
+}
+
+// sendStatesOf returns those of the queue pairs that the node's workloads have.
+func sendStatesOf(s *lease.Server) []adapter.SendState {
+	var all []adapter.SendState
+	for _, now := range s.Device().SendStates() {
+		if len(all) == mostSending {
+			break
+		}
+		all = append(all, adapter.SendState{
+			QPN: now.QPN, Remote: now.Remote, BPS: uint64(now.Rate), TargetBPS: uint64(now.Target), Window: uint64(now.Window), CNPs: now.CNPs, Retransmitted: now.Retransmitted,
+		})
+	}
+	return all
+}
+
+// obeyed returns the pauses that the adapter has obeyed.
+func (a *agent) obeyed() []adapter.Pause {
+	a.mu.Lock()
+	obeys := a.pauses
+	a.mu.Unlock()
+	if obeys == nil {
+		return nil
+	}
+	return obeys.Pauses()
 }
 
 // obeysNone reports whether the adapter obeys no pauses, whose counters may grow with time.

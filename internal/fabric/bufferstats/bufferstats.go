@@ -49,6 +49,12 @@ type Class struct {
 	HeadroomPeak  uint64            `json:"headroom_peak,omitempty"` // of those, in the headroom
 }
 
+// A ClassPause says how long a class was paused so far, in microseconds.
+type ClassPause struct {
+	Class int    `json:"class"`
+	US    uint64 `json:"us"`
+}
+
 // A QueueLength has percentiles of a queue's length, in bytes. Percentiles are over the time from its first
 // packet to its last.
 type QueueLength struct {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/ndklab/ndklab/internal/fabric/impair"
 	"github.com/ndklab/ndklab/internal/fabric/linkstats"
+	"github.com/ndklab/ndklab/internal/fabric/mmu"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/topology"
 )
@@ -172,6 +173,20 @@ func (w *Wire[F]) Settings() topology.Impairment { return w.model.Settings() }
 
 // Losses returns how many packets the wire has dropped by asked-for loss, and lost for other reasons.
 func (w *Wire[F]) Losses() (dropped, lost uint64) { return w.stats.Losses() }
+
+// Paused returns how long the node at the wire's end has paused each class since figures began, if a buffer of a switch or router is at
+// its beginning, and the sum of them.
+func (w *Wire[F]) Paused() (by [mmu.Classes]time.Duration, sum time.Duration) {
+	if w.From == nil || !w.From.OfSwitch() {
+		return by, 0
+	}
+	now := w.plane.clock.Now()
+	for class := range by {
+		by[class] = w.From.model.Counters(now, w.Out, class).RxPauseTime
+		sum += by[class]
+	}
+	return by, sum
+}
 
 // Statistics returns the figures of the wire.
 func (w *Wire[F]) Statistics() linkstats.Statistics { return w.stats.Statistics(w.model) }

@@ -118,6 +118,10 @@ func (a *nodeAPI) observeNodes(ctx context.Context, v *view) {
 		for _, w := range answer.Workloads {
 			n.Workloads = append(n.Workloads, report.ObservedWorkload(w))
 		}
+		for _, s := range answer.Sending {
+			n.Sending = append(n.Sending, report.ObservedPair{SendState: s, Peer: v.owners[s.Remote]})
+		}
+		n.Pauses = answer.Pauses
 	}
 	var handled uint64
 	a.look(func(l *core.Lab) { handled = l.Handled() })

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"net/netip"
 	"reflect"
 	"slices"
 	"sync"
@@ -57,7 +58,8 @@ type view struct {
 
 	foundNodes []nodeInput // by place in the topology, as are all of these
 	foundLinks []foundLink
-	places     map[string]int // of links, by their names in the engine
+	places     map[string]int        // of links, by their names in the engine
+	owners     map[netip.Addr]string // the nodes that have addresses
 	nodes      rows.Table[nodeInput, report.ObservedNode]
 	links      rows.Table[linkInput, report.Link]
 }
@@ -130,6 +132,14 @@ func (v *view) see(l *core.Lab, on machines) {
 		v.links.Reset(len(topo.Links))
 		v.foundNodes, v.foundLinks = make([]nodeInput, len(topo.Nodes)), make([]foundLink, len(topo.Links))
 		v.engines, v.places = map[*linkem.Engine]uint64{}, make(map[string]int, len(topo.Links))
+		v.owners = map[netip.Addr]string{}
+		for i := range topo.Nodes {
+			for _, face := range topo.Nodes[i].Interfaces {
+				for _, a := range face.Addresses {
+					v.owners[a.Addr()] = topo.Nodes[i].Name
+				}
+			}
+		}
 		for i := range topo.Links {
 			v.places[topo.Links[i].Endpoints[0].String()] = i
 		}

@@ -3,6 +3,7 @@ package linkem
 import (
 	"time"
 
+	"github.com/ndklab/ndklab/internal/fabric/bufferstats"
 	"github.com/ndklab/ndklab/internal/fabric/dataplane"
 	"github.com/ndklab/ndklab/internal/fabric/impair"
 	"github.com/ndklab/ndklab/internal/fabric/linkstats"
@@ -31,6 +32,8 @@ type line struct {
 	wire     *dataplane.Wire[*packet] // of the fabric's plane
 	inbox    inbox                    // what came from the node at the line's beginning
 	departed []*packet                // that are to be sent to the node at its end
+	paused   time.Duration            // all classes together, by changedPause
+	pausedAt uint64                   // the look that found it so
 }
 
 func newLine(k *link, direction int, model *impair.Direction) *line {
@@ -45,6 +48,32 @@ func (n *line) set(to topology.Impairment, now time.Duration) {
 		return
 	}
 	n.model.Set(to, now)
+}
+
+// changedPause returns the last look at which pauses would have returned something else than at the look before, of which look is
+// the number of the present one.
+func (n *line) changedPause(look uint64) uint64 {
+	if n.wire == nil {
+		return 0
+	}
+	if _, sum := n.wire.Paused(); sum != n.paused {
+		n.paused, n.pausedAt = sum, look
+	}
+	return n.pausedAt
+}
+
+// pauses returns how long the node at the line's end has paused the classes that it has paused ever, since figures began.
+func (n *line) pauses() (all []bufferstats.ClassPause) {
+	if n.wire == nil {
+		return nil
+	}
+	by, _ := n.wire.Paused()
+	for class, paused := range by {
+		if paused > 0 {
+			all = append(all, bufferstats.ClassPause{Class: class, US: uint64(paused / time.Microsecond)})
+		}
+	}
+	return all
 }
 
 // deliver accounts for packets that were sent.

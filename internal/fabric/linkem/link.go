@@ -71,7 +71,7 @@ func (k *link) measure(since bool) (m [2]linkstats.Statistics, err error) {
 func (k *link) changed(look uint64) (last uint64, err error) {
 	err = k.countOverruns()
 	for _, n := range k.lines {
-		last = max(last, n.stats.Changed(look))
+		last = max(last, n.stats.Changed(look), n.changedPause(look))
 	}
 	return last, err
 }
@@ -80,6 +80,7 @@ func (k *link) changed(look uint64) (last uint64, err error) {
 func (k *link) observe(bounds []int64) (m [2]linkstats.Statistics) {
 	for i, n := range k.lines {
 		m[i] = n.stats.Observe(bounds)
+		m[i].Pauses = n.pauses()
 	}
 	return m
 }

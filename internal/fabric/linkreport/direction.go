@@ -51,6 +51,7 @@ func Counters(m *linkstats.Statistics) report.Direction {
 		Marked:     m.Marked,
 		Faulted:    m.Faulted,
 		QueuePeak:  &m.PeakBytes,
+		Pauses:     m.Pauses,
 	}
 	if m.DelayBars.Count > 0 {
 		d.DelayBars = &m.DelayBars

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/fabric/bufferstats"
 	"github.com/ndklab/ndklab/internal/fabric/impair"
 	"github.com/ndklab/ndklab/internal/histogram"
 	"github.com/ndklab/ndklab/topology"
@@ -285,12 +286,14 @@ type Statistics struct {
 	Delays []Bin        `json:"delays,omitzero"`   // the histogram of Delay, in at most 26 bins of one width
 	// DelayBars has Delay by the bounds that Observe was asked for.
 	DelayBars histogram.Bars `json:"delay_bars,omitzero"`
-	Queueing  Distribution   `json:"queueing_ns,omitzero"` // before the direction's rate: the queue and the packet's own transmission
-	Lateness  Distribution   `json:"lateness_ns,omitzero"` // of Delay, what exceeds the model's
-	Early     uint64         `json:"early,omitzero"`       // packets delivered before the model has them leave, which are a defect; in Lateness they are 0
-	Late      Late           `json:"late,omitzero"`
-	PeakRate  float64        `json:"peak_bps,omitzero"` // delivered over the busiest 100 ms, bits per second with Ethernet framing (impair.WireBytes)
-	MeanRate  float64        `json:"mean_bps,omitzero"` // the same from the first to the last packet delivered; 0 if there were not two
+	// Pauses are those of the direction's beginning, if that is a port of a packet buffer. The link engine adds them to what Observe returns.
+	Pauses   []bufferstats.ClassPause `json:"pauses,omitempty"`
+	Queueing Distribution             `json:"queueing_ns,omitzero"` // before the direction's rate: the queue and the packet's own transmission
+	Lateness Distribution             `json:"lateness_ns,omitzero"` // of Delay, what exceeds the model's
+	Early    uint64                   `json:"early,omitzero"`       // packets delivered before the model has them leave, which are a defect; in Lateness they are 0
+	Late     Late                     `json:"late,omitzero"`
+	PeakRate float64                  `json:"peak_bps,omitzero"` // delivered over the busiest 100 ms, bits per second with Ethernet framing (impair.WireBytes)
+	MeanRate float64                  `json:"mean_bps,omitzero"` // the same from the first to the last packet delivered; 0 if there were not two
 }
 
 // Lost counts the packets that were lost other than by asked-for loss.

@@ -75,9 +75,22 @@ type NodeSample struct {
 	Resent  float64 `json:"resent,omitempty"`  // packets, per second
 	Errors  float64 `json:"errors,omitempty"`  // completion queues and connections that failed, per second
 	CNPs    float64 `json:"cnps,omitempty"`    // congestion notifications that its adapter was sent, per second
-	Paused  float64 `json:"paused,omitempty"`  // share of the time that PFC held its packets back, summed over priorities
+	Paused  float64 `json:"paused,omitempty"`  // share of the time that PFC held its packets back, summed over priorities and ports
 	QPs     int     `json:"qps,omitempty"`
 	Conns   int     `json:"conns,omitempty"` // active connections
+	// Pairs are queue pairs that are connected, of the node's workloads; not all of very many.
+	Pairs []PairSample `json:"pairs,omitempty"`
+}
+
+// A PairSample is of a queue pair.
+type PairSample struct {
+	QP     uint32  `json:"qp"`
+	Peer   string  `json:"peer,omitempty"`   // a node, or an address that none has
+	Rate   float64 `json:"rate,omitempty"`   // bits per second that congestion control lets it send, at the end of this time; 0: any
+	Target float64 `json:"target,omitempty"` // that the rate recovers to
+	Window float64 `json:"window,omitempty"` // bytes that may be in flight; 0: any number
+	CNPs   float64 `json:"cnps,omitempty"`   // that it was sent, per second
+	Resent float64 `json:"resent,omitempty"` // packets, per second
 }
 
 // A LinkSample is of a link.
@@ -98,6 +111,14 @@ type DirectionSample struct {
 	Delay   *float64 `json:"delay,omitempty"`   // microseconds, one way: the median of the packets of this time; null without any
 	Cut     bool     `json:"cut,omitempty"`     // by a cut, or by a flap that has lost packets in this time
 	Set     []string `json:"set,omitempty"`     // the settings in force, as `ndklab link set` takes them
+	// Pauses are of the classes that the other endpoint has ever kept this one from sending, by PFC.
+	Pauses []PauseSample `json:"pauses,omitempty"`
+}
+
+// A PauseSample is of a class at an endpoint.
+type PauseSample struct {
+	Class int     `json:"class"`
+	Share float64 `json:"share"` // of the time, 0 to 1
 }
 
 // A WorkloadSample is of the clients of a workload in one node.

@@ -3,9 +3,11 @@ package live
 import (
 	"slices"
 
+	"github.com/ndklab/ndklab/internal/fabric/bufferstats"
 	"github.com/ndklab/ndklab/internal/fabric/mmu"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/histogram"
+	"github.com/ndklab/ndklab/internal/node/adapter"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -37,6 +39,7 @@ func (r *Recorder) Record(o *report.Observation) *Sample {
 		if len(n.Counters) == 0 && before != nil { // what it counts while it does not answer is of the sample in which it does
 			kept := *n
 			kept.Counters, kept.Transport, kept.Workloads = before.Counters, before.Transport, before.Workloads
+			kept.Sending, kept.Pauses = before.Sending, before.Pauses
 			n = &kept
 		}
 		nodes[n.Name] = n
@@ -47,6 +50,8 @@ func (r *Recorder) Record(o *report.Observation) *Sample {
 		s.Links[i] = linkSample(r.links[l.Endpoints], l, s.Over)
 		links[l.Endpoints] = l
 	}
+	r.pause(s, o)
+	bound(s)
 	r.at, r.nodes, r.links = s.At, nodes, links
 	return s
 }
@@ -61,6 +66,7 @@ func nodeSample(before, now *report.ObservedNode, over float64) NodeSample {
 		s.QPs = int(now.InUse.Qps)
 	}
 	s.Conns = int(now.Counters["ActiveConnection"])
+	s.Pairs = pairSamples(before, now, over)
 	if before == nil || len(before.Counters) == 0 || len(now.Counters) == 0 {
 		return s
 	}
@@ -79,6 +85,78 @@ func nodeSample(before, now *report.ObservedNode, over float64) NodeSample {
 		s.Paused += transport(name) / 1e6
 	}
 	return s
+}
+
+// pairSamples returns the samples of a node's queue pairs. One that was not there before has counted nothing until then.
+func pairSamples(before, now *report.ObservedNode, over float64) []PairSample {
+	if len(now.Sending) == 0 {
+		return nil
+	}
+	was := map[uint32]*report.ObservedPair{}
+	if before != nil {
+		for i := range before.Sending {
+			was[before.Sending[i].QPN] = &before.Sending[i]
+		}
+	}
+	samples := make([]PairSample, len(now.Sending))
+	for i := range now.Sending {
+		q := &now.Sending[i]
+		s := &samples[i]
+		*s = PairSample{QP: q.QPN, Peer: q.Peer, Rate: float64(q.BPS), Target: float64(q.TargetBPS), Window: float64(q.Window)}
+		if s.Peer == "" {
+			s.Peer = q.Remote.String()
+		}
+		var earlier report.ObservedPair
+		if b := was[q.QPN]; b != nil && b.Remote == q.Remote {
+			earlier = *b
+		}
+		if before != nil {
+			s.CNPs, s.Resent = rate(earlier.CNPs, q.CNPs, over), rate(earlier.Retransmitted, q.Retransmitted, over)
+		}
+	}
+	return samples
+}
+
+// mostPairs bounds the queue pairs of a sample: a page keeps hundreds of samples.
+const mostPairs = 1024
+
+// bound leaves out the queue pairs of the last nodes where all together have too many.
+func bound(s *Sample) {
+	left := mostPairs
+	for i := range s.Nodes {
+		pairs := &s.Nodes[i].Pairs
+		*pairs = (*pairs)[:min(len(*pairs), left)]
+		left -= len(*pairs)
+	}
+}
+
+// pause adds the pauses of hosts, which these have obeyed, to the directions that they send in.
+func (r *Recorder) pause(s *Sample, o *report.Observation) {
+	paused := map[string][]PauseSample{} // by endpoint
+	for i := range o.Nodes {
+		n := &o.Nodes[i]
+		before := r.nodes[n.Name]
+		for _, p := range n.Pauses {
+			was := uint64(0)
+			if before != nil {
+				if j := slices.IndexFunc(before.Pauses, func(b adapter.Pause) bool { return b.Interface == p.Interface && b.Class == p.Class }); j >= 0 {
+					was = before.Pauses[j].US
+				}
+			}
+			endpoint := n.Name + ":" + p.Interface
+			paused[endpoint] = append(paused[endpoint], pauseSample(p.Class, was, p.US, s.Over))
+		}
+	}
+	for i := range o.Links {
+		for end, endpoint := range o.Links[i].Endpoints {
+			s.Links[i].Ends[end].Pauses = append(s.Links[i].Ends[end].Pauses, paused[endpoint]...)
+		}
+	}
+}
+
+// pauseSample returns the sample of a class that was paused for so many microseconds.
+func pauseSample(class int, before, now uint64, over float64) PauseSample {
+	return PauseSample{class, min(rate(before, now, over)/1e6, 1)}
 }
 
 // pauses are the counters of how long an adapter was paused, in microseconds, by priority.
@@ -128,6 +206,13 @@ func linkSample(before, now *report.Link, over float64) LinkSample {
 		was := &before.Directions[end]
 		to.Rate, to.Packets = 8*rate(was.Bytes, d.Bytes, over), rate(was.Packets, d.Packets, over)
 		to.Dropped, to.Lost, to.Marked = rate(was.Dropped, d.Dropped, over), rate(was.Lost, d.Lost, over), rate(was.Marked, d.Marked, over)
+		for _, p := range d.Pauses {
+			first := uint64(0)
+			if j := slices.IndexFunc(was.Pauses, func(b bufferstats.ClassPause) bool { return b.Class == p.Class }); j >= 0 {
+				first = was.Pauses[j].US
+			}
+			to.Pauses = append(to.Pauses, pauseSample(p.Class, first, p.US, over))
+		}
 		to.Cut = to.Cut || rate(was.LostBy.Cut, d.LostBy.Cut, over) > 0
 		if d.Set != nil && d.Set.RateGbps != nil {
 			to.Load = new(to.Rate / (*d.Set.RateGbps * 1e9))

@@ -2,11 +2,14 @@ package live
 
 import (
 	"math"
+	"net/netip"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/ndklab/ndklab/internal/fabric/bufferstats"
 	"github.com/ndklab/ndklab/internal/fabric/report"
 	"github.com/ndklab/ndklab/internal/histogram"
+	"github.com/ndklab/ndklab/internal/node/adapter"
 	"github.com/ndklab/ndklab/provider"
 )
 
@@ -117,5 +120,33 @@ func TestMicros(t *testing.T) {
 	}
 	if micros(histogram.Bars{}, 0.5) != nil || micros(histogram.Bars{Count: 1, UpTo: []uint64{1}}, 0.5) != nil {
 		t.Error("nothing has a percentile")
+	}
+}
+
+// A queue pair has its rates as they are, and what it has counted since the sample before; an end of a link how long the other one
+// paused it, whether its node is a host or the link engine carries it.
+func TestRecordPairs(t *testing.T) {
+	a := netip.MustParseAddr("10.0.0.9")
+	state := func(qpn uint32, bps, cnps, resent uint64) report.ObservedPair {
+		return report.ObservedPair{SendState: adapter.SendState{QPN: qpn, Remote: a, BPS: bps, TargetBPS: 2 * bps, Window: 3, CNPs: cnps, Retransmitted: resent}, Peer: map[bool]string{true: "b"}[qpn == 7]}
+	}
+	look := func(up float64, paused, byHost uint64, pairs ...report.ObservedPair) *report.Observation {
+		n := observed("h", map[string]uint64{}, nil)
+		n.Sending, n.Pauses = pairs, []adapter.Pause{{Interface: "eth0", Class: 3, US: paused}}
+		return &report.Observation{Up: up, Nodes: []report.ObservedNode{n}, Links: []report.Link{{Endpoints: [2]string{"h:eth0", "s:p0"}, State: "up",
+			Directions: [2]report.Direction{{}, {Pauses: []bufferstats.ClassPause{{Class: 4, US: byHost}}}}}}}
+	}
+	r := NewRecorder(1)
+	r.Record(look(10, 1e6, 0, state(7, 100, 5, 50)))
+	s := r.Record(look(12, 2e6, 500_000, state(7, 40, 9, 54), state(8, 10, 2, 4)))
+	if diff := cmp.Diff([]PairSample{{7, "b", 40, 80, 3, 2, 2}, {8, "10.0.0.9", 10, 20, 3, 1, 2}}, s.Nodes[0].Pairs); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([2]DirectionSample{{Pauses: []PauseSample{{3, 0.5}}}, {Pauses: []PauseSample{{4, 0.25}}}}, s.Links[0].Ends); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	many := make([]report.ObservedPair, mostPairs+1)
+	if s := r.Record(look(13, 2e6, 0, many...)); len(s.Nodes[0].Pairs) != mostPairs {
+		t.Errorf("%d queue pairs in a sample", len(s.Nodes[0].Pairs))
 	}
 }

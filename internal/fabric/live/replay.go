@@ -25,8 +25,8 @@ const mostSamples = 2000
 // leastSamples is the number of samples of a run whose report has nothing over time.
 const leastSamples = 10
 
-// ReplayOf returns the replay of a run. Its samples have what the report has over time: rates and latencies of workloads, queues and
-// pauses where the file asks for series, and whether nodes and links were up, by the events. Other figures are of the whole run, and
+// ReplayOf returns the replay of a run. Its samples have what the report has over time: rates and latencies of workloads; where the file
+// asks for series, queues, pauses, queue pairs, and what links lost; and whether nodes and links were up, by the events. Other figures are of the whole run, and
 // are missing. Rates of nodes and links are those of the workloads' payload; of links, where that has one path alone.
 func ReplayOf(r *report.Run) *Replay {
 	p := newPlayer(r)
@@ -148,6 +148,11 @@ func (p *player) sample(from, to float64) *Sample {
 	p.happen(to, s)
 	p.work(from, to, s)
 	p.wait(from, to, s)
+	for _, part := range p.run.Series.Parts() {
+		p.send(part, from, to, s)
+		p.lose(part, from, to, s)
+	}
+	bound(s)
 	for i := range s.Links {
 		for end := range s.Links[i].Ends {
 			d := &s.Links[i].Ends[end]
@@ -286,10 +291,84 @@ func (p *player) wait(from, to float64, s *Sample) {
 						s.Nodes[node].Paused += q.Paused[at] / float64(end-first)
 					}
 				}
+				if len(q.Paused) > 0 {
+					d := &s.Links[link].Ends[e]
+					d.Pauses = append(d.Pauses, PauseSample{q.Class, meanOf(q.Paused, first, end)})
+				}
 			}
 			if p.queues[endpoint] != nil && len(held) > 0 {
 				s.Links[link].Ends[e].Queue = new(slices.Max(held))
 			}
 		}
 	}
+}
+
+// meanOf returns the mean of the numbers of some points; those that a column does not have are 0.
+func meanOf(column []float64, first, end int) float64 {
+	sum := 0.0
+	for at := first; at < min(end, len(column)); at++ {
+		sum += column[at]
+	}
+	return sum / float64(max(end-first, 1))
+}
+
+// send adds what a series has of queue pairs.
+func (p *player) send(all *series.Series, from, to float64, s *Sample) {
+	for i := range all.Pairs {
+		q := &all.Pairs[i]
+		node, known := p.nodes[q.Node]
+		if !known {
+			continue
+		}
+		pair := PairSample{
+			QP: q.QP, Peer: q.Peer, Rate: stateAt(all, q.BPS, to), Target: stateAt(all, q.Target, to), Window: stateAt(all, q.Window, to),
+			CNPs: countedIn(all, q.CNPs, from, to), Resent: countedIn(all, q.Retransmitted, from, to),
+		}
+		n := &s.Nodes[node]
+		n.CNPs += pair.CNPs
+		n.Resent += pair.Resent
+		n.Pairs = append(n.Pairs, pair)
+	}
+}
+
+// lose adds what a series has of packets that links lost.
+func (p *player) lose(all *series.Series, from, to float64, s *Sample) {
+	for i := range all.Links {
+		l := &all.Links[i]
+		link, known := p.links[l.From]
+		if !known {
+			continue
+		}
+		end := 0
+		if p.run.Links[link].Endpoints[1] == l.From {
+			end = 1
+		}
+		d := &s.Links[link].Ends[end]
+		d.Dropped, d.Lost = countedIn(all, l.Dropped, from, to), countedIn(all, l.Lost, from, to)
+	}
+}
+
+// stateAt returns the number of the point in whose period an instant is, or of the last point before it.
+func stateAt(all *series.Series, column []uint64, at float64) float64 {
+	if len(column) == 0 || all.PeriodUS <= 0 {
+		return 0
+	}
+	point := int(math.Ceil(at*1e6/all.PeriodUS-1e-6)) - 1
+	return float64(column[min(max(point, 0), len(column)-1)])
+}
+
+// countedIn returns how much was counted per second from one instant to another, which periods may be shorter and longer than.
+func countedIn(all *series.Series, column []uint64, from, to float64) float64 {
+	period := all.PeriodUS / 1e6
+	if len(column) == 0 || period <= 0 || to <= from {
+		return 0
+	}
+	sum := 0.0
+	for point := max(0, int(from/period)-1); point < len(column) && float64(point)*period < to; point++ {
+		begins := float64(point) * period
+		if common := min(to, begins+period) - max(from, begins); common > 1e-9*period {
+			sum += common / period * float64(column[point])
+		}
+	}
+	return sum / (to - from)
 }

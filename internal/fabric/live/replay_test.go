@@ -37,6 +37,9 @@ func over() *report.Run {
 	r.Links[1].State = "down"
 	r.Series = &series.Series{PeriodUS: 500e3, Points: 4, Queues: []series.QueueSeries{
 		{Endpoint: "s:b", Class: 0, Bytes: []uint64{10, 20, 30, 5}}, {Endpoint: "s:b", Class: 3, Bytes: []uint64{100, 0, 0, 0}}, {Endpoint: "a:0", Class: 3, Paused: []float64{0.5, 0, 0, 1}},
+	}, Watched: &series.Series{PeriodUS: 400e3, Points: 4,
+		Pairs: []series.PairSeries{{Node: "b", Peer: "a", QP: 9, BPS: []uint64{4, 3, 2, 1}, Target: []uint64{8, 8, 8, 8}, Window: []uint64{0, 0, 50, 60}, CNPs: []uint64{0, 0, 2, 2}, Retransmitted: []uint64{1, 1, 4, 0}}, {Node: "gone", QP: 1}},
+		Links: []series.DirectionSeries{{From: "b:0", Dropped: []uint64{0, 0, 6, 0}, Lost: []uint64{0, 0, 0, 8}}, {From: "gone:0"}},
 	}}
 	return r
 }
@@ -56,18 +59,18 @@ func TestReplay(t *testing.T) {
 	zero := new(0.0)
 	want := []*Sample{
 		{At: 1, Over: 1, State: "ready",
-			Nodes: []NodeSample{{State: "ready", Out: 200e6, In: 4e6, Paused: 0.25}, {State: "ready", Out: 4e6, In: 200e6}, {State: "ready"}, {State: "ready"}, {State: "ready"}},
+			Nodes: []NodeSample{{State: "ready", Out: 200e6, In: 4e6, Paused: 0.25}, {State: "ready", Out: 4e6, In: 200e6, Resent: 4, CNPs: 1, Pairs: []PairSample{{9, "a", 2, 8, 50, 1, 4}}}, {State: "ready"}, {State: "ready"}, {State: "ready"}},
 			Links: []LinkSample{
-				{Up: true, Ends: [2]DirectionSample{{Rate: 200e6, Load: new(0.2), Queue: zero}, {Rate: 4e6}}},
-				{Up: true, Ends: [2]DirectionSample{{Rate: 200e6, Load: new(0.2), Queue: new(110.0)}, {Rate: 4e6}}},
+				{Up: true, Ends: [2]DirectionSample{{Rate: 200e6, Load: new(0.2), Queue: zero, Pauses: []PauseSample{{3, 0.25}}}, {Rate: 4e6}}},
+				{Up: true, Ends: [2]DirectionSample{{Rate: 200e6, Load: new(0.2), Queue: new(110.0)}, {Rate: 4e6, Dropped: 3}}},
 				{Up: true, Ends: [2]DirectionSample{{Load: zero, Set: set}, {}}}, {Up: true, Ends: [2]DirectionSample{{Load: zero, Set: set}, {}}}, {Up: true, Ends: [2]DirectionSample{{Load: zero, Set: set}, {}}},
 			},
 			Workloads: []WorkloadSample{{Name: "write", Rate: 200e6, Messages: 10, P50: new(100.0), P99: new(200.0)}, {Name: "read", Rate: 4e6, Messages: 2, P50: new(50.0), P99: new(100.0)}}},
 		{At: 2, Over: 1, State: "ready",
-			Nodes: []NodeSample{{State: "ready", Out: 400e6 + 24000, In: 4e6, Paused: 0.5}, {State: "ready", Out: 4e6 + 8000, In: 400e6}, {State: "paused", In: 32000}, {State: "ready"}, {State: "ready"}},
+			Nodes: []NodeSample{{State: "ready", Out: 400e6 + 24000, In: 4e6, Paused: 0.5}, {State: "ready", Out: 4e6 + 8000, In: 400e6, Resent: 2, CNPs: 3, Pairs: []PairSample{{9, "a", 1, 8, 60, 3, 2}}}, {State: "paused", In: 32000}, {State: "ready"}, {State: "ready"}},
 			Links: []LinkSample{
-				{Up: true, Ends: [2]DirectionSample{{Rate: 400e6, Load: new(0.4), Queue: zero, Set: set}, {Rate: 4e6}}},
-				{Up: false, Ends: [2]DirectionSample{{Rate: 400e6, Load: new(0.4), Queue: new(30.0), Set: set}, {Rate: 4e6 + 8000}}},
+				{Up: true, Ends: [2]DirectionSample{{Rate: 400e6, Load: new(0.4), Queue: zero, Set: set, Pauses: []PauseSample{{3, 0.5}}}, {Rate: 4e6}}},
+				{Up: false, Ends: [2]DirectionSample{{Rate: 400e6, Load: new(0.4), Queue: new(30.0), Set: set}, {Rate: 4e6 + 8000, Dropped: 3, Lost: 8}}},
 				{Up: true, Ends: [2]DirectionSample{{Load: zero, Set: set}, {}}}, {Up: true, Ends: [2]DirectionSample{{Load: zero, Set: set}, {Rate: 8000}}}, {Up: true, Ends: [2]DirectionSample{{Load: zero, Set: set}, {}}},
 			},
 			Workloads: []WorkloadSample{{Name: "write", Rate: 400e6, Messages: 20, P50: new(300.0), P99: new(600.0)}, {Name: "read", Rate: 4e6, Messages: 2, P50: new(50.0), P99: new(100.0)},

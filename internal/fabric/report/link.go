@@ -1,6 +1,7 @@
 package report
 
 import (
+	"github.com/ndklab/ndklab/internal/fabric/bufferstats"
 	"github.com/ndklab/ndklab/internal/fabric/impair"
 	"github.com/ndklab/ndklab/internal/histogram"
 )
@@ -39,6 +40,10 @@ type Direction struct {
 	// DelayBars has achieved delay in nanoseconds, by bounds that who observes the lab has asked for;
 	// null but there, and if it is not measured.
 	DelayBars *histogram.Bars `json:"delay_bars_ns,omitempty"`
+
+	// Pauses says how long the endpoint was kept from sending packets of a class by the one that they are for, where the link
+	// engine carries the endpoint's node; null but for who observes the lab, who finds those of hosts at their nodes.
+	Pauses []bufferstats.ClassPause `json:"pauses,omitempty"`
 
 	Replayed *impair.Replayed `json:"replayed,omitempty"` // null unless a log is replayed
 	Overruns []Overrun        `json:"overrun,omitempty"`  // where the machine did not keep up

@@ -21,6 +21,14 @@ type ObservedNode struct {
 	Node
 	Connections []adapter.ConnectionCount `json:"connections,omitempty"`
 	Workloads   []ObservedWorkload        `json:"workloads,omitempty"`
+	Sending     []ObservedPair            `json:"sending,omitempty"` // of a host
+	Pauses      []adapter.Pause           `json:"pauses,omitempty"`  // likewise
+}
+
+// An ObservedPair is a queue pair of a node's workloads.
+type ObservedPair struct {
+	adapter.SendState
+	Peer string `json:"peer,omitempty"` // the node that has the remote address; "": none of the lab's
 }
 
 // An ObservedWorkload sums up the progress of a workload's clients in a node.

@@ -79,6 +79,24 @@ type Connection struct {
 	Received uint64 `json:"packets_received,omitempty"`
 }
 
+// A SendState says how a queue pair of the node's workloads may send now, and what it has counted since it is connected.
+type SendState struct {
+	QPN           uint32     `json:"qpn"`
+	Remote        netip.Addr `json:"remote"`
+	BPS           uint64     `json:"bps,omitempty"`          // that its congestion control lets it send, on the wire; 0: any rate
+	TargetBPS     uint64     `json:"target_bps,omitempty"`   // that this recovers to; 0: there is none
+	Window        uint64     `json:"window_bytes,omitempty"` // that may be in flight; 0: any number
+	CNPs          uint64     `json:"cnps,omitempty"`         // that it was sent
+	Retransmitted uint64     `json:"retransmitted,omitempty"`
+}
+
+// A Pause says how long PFC kept packets of a class from leaving by an interface, since its adapter was started.
+type Pause struct {
+	Interface string `json:"interface"`
+	Class     int    `json:"class"`
+	US        uint64 `json:"us"`
+}
+
 // A ConnectionKind tells kinds of connections and queue pairs apart, for counting. Its fields
 // are those of Connection.
 type ConnectionKind struct {

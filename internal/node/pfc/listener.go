@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ndklab/ndklab/internal/fabric/mmu"
+	"github.com/ndklab/ndklab/internal/node/adapter"
 	"github.com/ndklab/ndklab/provider/clock"
 )
 
@@ -189,6 +190,24 @@ func (l *Listener) SetRates(rates map[netip.Addr]uint64) {
 		}
 		l.obeyed.setRate(i, rate)
 	}
+}
+
+// Pauses returns how long each class was paused at each interface, but for those that never were.
+func (l *Listener) Pauses() (all []adapter.Pause) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.obeyed == nil {
+		return nil
+	}
+	now := l.clock.Now()
+	for i := range l.interfaces {
+		for _, k := range l.obeyed.priorities {
+			if paused := l.obeyed.model.Counters(now, i, int(k)).RxPauseTime; paused > 0 {
+				all = append(all, adapter.Pause{Interface: l.interfaces[i].Name, Class: int(k), US: uint64(paused / time.Microsecond)})
+			}
+		}
+	}
+	return all
 }
 
 // Counters returns what has been asked of all interfaces, under mlx5's names.

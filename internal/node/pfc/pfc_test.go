@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ndklab/ndklab/internal/fabric/mmu"
+	"github.com/ndklab/ndklab/internal/node/adapter"
 	"github.com/ndklab/ndklab/provider/clock"
 )
 
@@ -169,5 +170,20 @@ func TestMalformed(t *testing.T) {
 func TestPriorities(t *testing.T) {
 	if _, err := newObedience(&Config{Priorities: []uint32{8}}, 1); err == nil || err.Error() != "pfc: priority 8, want 0 to 7" {
 		t.Error(err)
+	}
+}
+
+// Each port and class has the time for which it was paused, also amid a pause.
+func TestPauseTimes(t *testing.T) {
+	w := newWorld(t, 3, 6)
+	if got := w.Pauses(); got != nil {
+		t.Errorf("before a pause: %+v", got)
+	}
+	w.ask(0, map[int]uint16{3: 1000}) // 512 us at 1 Gb/s
+	w.ask(1, map[int]uint16{6: 1000}) // 12.8 us at 40 Gb/s
+	w.Run(200 * time.Microsecond)
+	want := []adapter.Pause{{Interface: "eth0", Class: 3, US: 200}, {Interface: "eth1", Class: 6, US: 12}}
+	if diff := cmp.Diff(want, w.Pauses()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

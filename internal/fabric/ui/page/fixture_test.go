@@ -234,6 +234,7 @@ func (f *fixture) at(m *live.Map, second, run int) *live.Sample {
 			ns.Out, ns.In = good*alive*(5e9+2e9*wave(i, 23)), good*alive*(5e9+2e9*wave(i, 29))
 			ns.Packets, ns.QPs, ns.Conns = alive*4e5, 8, 4
 			ns.Resent, ns.CNPs, ns.Paused = alive*40*bad*bad*wave(i, 11), alive*900*wave(i, 13), 0.2*wave(i, 7)
+			ns.Pairs = []live.PairSample{{QP: 17, Peer: "server", Rate: 4e9 + float64(second<<20), Target: 5e9, Window: 65536, CNPs: ns.CNPs, Resent: float64(10 * second)}, {QP: 18, Peer: "server", Rate: 1e9}}
 		}
 		s.Nodes = append(s.Nodes, ns)
 	}
@@ -256,6 +257,9 @@ func (f *fixture) at(m *live.Map, second, run int) *live.Sample {
 			}
 			d.Load, d.Queue, d.Delay = &load, &queue, &delay
 			d.Set = []string{"delay=10us", "rate=10gbit"}
+			if second >= 3 && end == 1 {
+				d.Pauses = []live.PauseSample{{Class: 3, Share: 0.25}, {Class: 4, Share: 0.125}}
+			}
 		}
 		s.Links = append(s.Links, ls)
 	}

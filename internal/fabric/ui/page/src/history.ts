@@ -7,7 +7,10 @@ export const nodeFields = ["out", "in", "packets", "resent", "errors", "cnps", "
 export const endFields = ["rate", "packets", "dropped", "lost", "marked", "load", "queue", "delay"] as const;
 type NodeField = (typeof nodeFields)[number];
 type EndField = (typeof endFields)[number];
-const NF = nodeFields.length, EF = endFields.length;
+// The numbers of a queue pair, behind its node and its number.
+export const pairFields = ["rate", "target", "window", "cnps", "resent"] as const;
+type PairField = (typeof pairFields)[number];
+const NF = nodeFields.length, PF = pairFields.length + 2, EF = endFields.length;
 const nodeAt = Object.fromEntries(nodeFields.map((f, i) => [f, i])) as Record<NodeField, number>;
 const endAt = Object.fromEntries(endFields.map((f, i) => [f, i])) as Record<EndField, number>;
 
@@ -41,6 +44,9 @@ export class Frame {
   private readonly healths: string[];
   private readonly flags: Uint8Array; // of a link: 1 it is up, 2 and 4 its ends are cut
   private readonly sets: (string[] | null)[];
+  private readonly pairs: Float32Array; // a queue pair's number has 24 bits, as many as are exact
+  private readonly peers: string[];
+  private readonly pauses: Float32Array; // the direction, the class, the share of the time
 
   constructor(readonly map: MapOf, s: Sample, before: Frame | undefined) {
     this.at = s.at; this.over = s.over; this.state = s.state; this.workloads = s.workloads ?? [];
@@ -49,6 +55,14 @@ export class Frame {
     this.states = map.lab.nodes.map((_, i) => nodes[i]?.state ?? "");
     this.healths = map.lab.nodes.map((_, i) => nodes[i]?.health ?? "");
     nodes.forEach((n, i) => nodeFields.forEach((f, k) => { this.nodes[i * NF + k] = n[f] ?? 0; }));
+    const pairs = nodes.flatMap((n, i) => (n.pairs ?? []).map(p => [i, p] as const));
+    this.pairs = new Float32Array(pairs.length * PF);
+    this.peers = pairs.map(([i, p], k) => {
+      this.pairs.set([i, p.qp, ...pairFields.map(f => p[f] ?? 0)], k * PF);
+      const was = before?.peers[k]; // equal texts are one
+      return was === p.peer ? was ?? "" : p.peer ?? "";
+    });
+    this.pauses = new Float32Array(links.flatMap((l, i) => l.ends.flatMap((d, end) => (d.pauses ?? []).flatMap(p => [2 * i + end, p.class, p.share]))));
     this.ends = new Float32Array(map.lab.links.length * 2 * EF);
     this.flags = new Uint8Array(map.lab.links.length);
     this.sets = [];
@@ -70,6 +84,28 @@ export class Frame {
   up(link: number): boolean { return (this.flags[link] & 1) !== 0; }
   cut(link: number, end: number): boolean { return (this.flags[link] & (2 << end)) !== 0; }
   set(link: number, end: number): string[] { return this.sets[2 * link + end] ?? []; }
+  // pairsOf returns the queue pairs of a node.
+  pairsOf(node: number): { qp: number; peer: string; is: (f: PairField) => number }[] {
+    const found = [];
+    for (let k = 0; k < this.peers.length; k++) if (this.pairs[k * PF] === node) found.push({ qp: this.pairs[k * PF + 1], peer: this.peers[k], is: (f: PairField) => this.pairs[k * PF + 2 + pairFields.indexOf(f)] });
+    return found;
+  }
+  pair(node: number, qp: number, f: PairField): number | null {
+    for (let at = 0; at < this.pairs.length; at += PF) if (this.pairs[at] === node && this.pairs[at + 1] === qp) return this.pairs[at + 2 + pairFields.indexOf(f)];
+    return null;
+  }
+  // pausesOf returns the classes that an end of a link was ever kept from sending, each with the share of the time.
+  pausesOf(link: number, end: number): [number, number][] {
+    const direction = 2 * link + end, found: [number, number][] = [];
+    let low = 0, high = this.pauses.length / 3; // they are in the order of directions
+    while (low < high) {
+      const mid = (low + high) >> 1;
+      if (this.pauses[3 * mid] < direction) low = mid + 1; else high = mid;
+    }
+    for (let at = 3 * low; this.pauses[at] === direction; at += 3) found.push([this.pauses[at + 1], this.pauses[at + 2]]);
+    return found;
+  }
+  paused(link: number, end: number, of: number): number { return this.pausesOf(link, end).find(([c]) => c === of)?.[1] ?? 0; }
   // loss is the share of the packets of a direction that did not arrive.
   loss(link: number, end: number): number {
     const gone = this.end(link, end, "dropped") + this.end(link, end, "lost");

@@ -34,7 +34,9 @@ export function nodePanel(view: View, name: string): Panel {
   const live = !view.replay && node.kind !== "external";
   const stop = live ? poll(s => get<NodeDetail>(`api/node/${path}`, s), 2000, d => { detail = d; error.textContent = ""; update(); write(); }, e => { error.textContent = e.message; }) : () => {};
 
+  let list = (): void => {};
   const update = (): void => {
+    list();
     const f = view.frame, k = f?.map.node.get(name);
     const said = (f && k != null && f.nodeState(k)) || "not known", health = f && k != null ? f.health(k) : "";
     const reason = view.at == null && detail?.node.reason ? `: ${detail.node.reason}` : "";
@@ -58,7 +60,7 @@ export function nodePanel(view: View, name: string): Panel {
     write();
     return () => { write = () => {}; };
   };
-  const t = tabs(`Node ${i}`, live ? ["Links", "Connections", "Counters", "Adapter", "Log", "Terminal"] : ["Links"], (tab, box) => {
+  const t = tabs(`Node ${i}`, live ? ["Links", "Queue pairs", "Connections", "Counters", "Adapter", "Log", "Terminal"] : ["Links", "Queue pairs"], (tab, box) => {
     switch (tab) {
       case "Connections": return fill(box, d => [d.connections?.length ? table("Connections", ["Local", "Remote", "State", "#QPN", "Process"], d.connections.map(c => {
         const qpn = c.qpn;
@@ -66,6 +68,18 @@ export function nodePanel(view: View, name: string): Panel {
           qpn ? h("button", { type: "button", class: "link", "aria-label": `Sequence of queue pair ${qpn}`, click: () => view.select({ kind: "qp", node: name, qpn }) }, String(qpn)) : "–",
           c.process ? `${c.process} (${c.pid})` : c.mode];
       })) : h("p", { class: "dim" }, "No connections.")]);
+      case "Queue pairs": {
+        list = () => {
+          if (box.contains(document.activeElement) && box !== document.activeElement) return; // what has the focus stays
+          const f = view.frame, k = f?.map.node.get(name), pairs = f && k != null ? f.pairsOf(k) : [];
+          box.replaceChildren(pairs.length ? table("Queue pairs", ["#QPN", "Peer", "#Allowed", "#In flight", "#Sent again"], pairs.map(p => [
+            h("button", { type: "button", class: "link", "aria-label": `Queue pair ${p.qp}`, click: () => view.select({ kind: "qp", node: name, qpn: p.qp }) }, String(p.qp)), p.peer,
+            p.is("rate") ? rate(p.is("rate")) : "any", p.is("window") ? bytes(p.is("window")) : "any", perSecond(p.is("resent")),
+          ])) : h("p", { class: "dim" }, "No queue pair of the node's workloads is connected, as far as is known of this time."));
+        };
+        list();
+        return () => { list = () => {}; };
+      }
       case "Counters": return fill(box, d => [numbers("Counter", d.node.counters), numbers("Transport", d.node.transport)]);
       case "Adapter": return fill(box, d => d.adapter ? [
         table("Addresses", ["Address", "Interface", "#MTU", "#Payload"], (d.adapter.addresses ?? []).map(a => [a.address, a.interface, String(a.mtu), bytes(a.roce_frame_size)])),

@@ -31,8 +31,39 @@ const highest = (values: Iterable<number | null | undefined>): number | null => 
   return top;
 };
 
+// A Port is a class at an end of a link that the other end has ever paused, and how it is told of.
+interface Port { link: string; end: number; of: number; label: string }
+
+// mostPorts bounds the lines of a plot of pauses: those that were paused most, as far as is remembered.
+const mostPorts = 6;
+
+// portsOf returns the ports of what is selected that were paused.
+function portsOf(s: Selection, history: History): Port[] {
+  const map = history.map, found = new Map<string, Port & { sum: number }>();
+  if (!map || s.kind === "lab") return [];
+  const ports: [number, number][] = s.kind === "link" ? (l => l == null ? [] : [[l, 0], [l, 1]] as [number, number][])(map.link.get(s.link))
+    : (n => (map.linksOf[n] ?? []).flatMap(l => [0, 1].filter(end => map.lab.links[l].nodes[end] === n).map(end => [l, end] as [number, number])))(map.node.get(s.node) ?? -1);
+  for (const f of history.frames) {
+    if (f.map !== map) continue;
+    for (const [l, end] of ports) for (const [of, share] of f.pausesOf(l, end)) {
+      const key = `${l}/${end}/${of}`, ends = map.lab.links[l].endpoints;
+      const port = found.get(key) ?? { link: ends[0], end, of, sum: 0, label: `${shorten(ends[end], 20)} class ${of} by ${shorten(ends[1 - end], 20)}` };
+      port.sum += share * Math.max(f.over, 1e-9);
+      found.set(key, port);
+    }
+  }
+  const most = [...found.values()].sort((a, b) => b.sum - a.sum).slice(0, mostPorts);
+  return [...found.values()].filter(p => most.includes(p)).sort((a, b) => a.label < b.label ? -1 : 1);
+}
+
+// pausePlot returns the plot of pauses: of a port and class, and who has paused it.
+const pausePlot = (ports: Port[]): Plot => ({
+  title: "Paused by PFC", unit: percent, lines: ports.length ? ports.map(p => ({ label: p.label, of: f => { const l = f.map.link.get(p.link); return l == null ? null : f.paused(l, p.end, p.of); } }))
+    : [{ label: "no port", of: () => 0 }],
+});
+
 // plotsOf returns the plots of what is selected.
-function plotsOf(s: Selection, map: MapOf | null): Plot[] {
+function plotsOf(s: Selection, map: MapOf | null, ports: Port[]): Plot[] {
   if (s.kind === "link") {
     const link = map?.lab.links[map.link.get(s.link) ?? -1], ends = link ? link.nodes.map(n => shorten(map!.lab.nodes[n].name, 16)) : ["", ""];
     const i = (f: Frame) => f.map.link.get(s.link);
@@ -48,6 +79,18 @@ function plotsOf(s: Selection, map: MapOf | null): Plot[] {
         { label: "otherwise", of: f => { const l = i(f); return l == null ? null : f.end(l, 0, "lost") + f.end(l, 1, "lost"); } }] },
       both(perSecond, "Packets", (f, l, e) => f.end(l, e, "packets")),
       both(perSecond, "Packets marked", (f, l, e) => f.end(l, e, "marked")),
+      pausePlot(ports),
+    ];
+  }
+  if (s.kind === "qp") {
+    const of = (field: Parameters<Frame["pair"]>[2], zero: number | null) => (f: Frame) => { const n = f.map.node.get(s.node); return n == null ? null : f.pair(n, s.qpn, field) || zero; };
+    return [
+      { title: "Rate allowed", unit: rate, lines: [{ label: "now", of: of("rate", null) }, { label: "recovers to", of: of("target", null) }] },
+      { title: "Window", unit: bytes, lines: [{ label: "may be in flight", of: of("window", null) }] },
+      { title: "CNPs of the queue pair", unit: perSecond, lines: [{ label: "that it was sent", of: of("cnps", 0) }] },
+      { title: "Packets sent again", unit: perSecond, lines: [{ label: "by the queue pair", of: of("resent", 0) }] },
+      pausePlot(ports),
+      { title: "Throughput of the node", unit: rate, lines: (["out", "in"] as const).map(d => ({ label: d === "out" ? "sent" : "received", of: f => { const n = f.map.node.get(s.node); return n == null ? null : f.node(n, d); } })) },
     ];
   }
   const name = s.kind === "lab" ? null : s.node;
@@ -62,6 +105,14 @@ function plotsOf(s: Selection, map: MapOf | null): Plot[] {
     return highest(own.map(w => w[which]));
   };
   const lost = (field: "dropped" | "lost" | "marked") => (f: Frame) => { const l = links(f); return sum(l.length, k => f.end(l[k], 0, field) + f.end(l[k], 1, field)); };
+  const allowed = (field: "rate" | "target") => (f: Frame) => {
+    const i = name == null ? undefined : f.map.node.get(name);
+    return i == null ? null : f.pairsOf(i).reduce((sum, p) => sum + p.is(field), 0) || null;
+  };
+  const ofNode: Plot[] = name == null ? [] : [
+    { title: "Rates allowed, of all queue pairs", unit: rate, lines: [{ label: "now", of: allowed("rate") }, { label: "recover to", of: allowed("target") }] },
+    pausePlot(ports),
+  ];
   return [
     { title: "Throughput", unit: rate, lines: name == null ? [{ label: "RDMA packets sent", of: f => over(f, i => f.node(i, "out")) }]
       : [{ label: "sent", of: f => over(f, i => f.node(i, "out")) }, { label: "received", of: f => over(f, i => f.node(i, "in")) }] },
@@ -71,6 +122,7 @@ function plotsOf(s: Selection, map: MapOf | null): Plot[] {
     { title: "Resent, errors", unit: perSecond, lines: [{ label: "sent again", of: f => over(f, i => f.node(i, "resent")) }, { label: "errors", of: f => over(f, i => f.node(i, "errors")) }] },
     { title: "Congestion", unit: perSecond, lines: [{ label: "CNPs", of: f => over(f, i => f.node(i, "cnps")) }, { label: "marked", of: lost("marked") },
       { label: "paused", share: true, of: f => name == null ? highest(f.map.lab.nodes.map((_, i) => f.node(i, "paused"))) : over(f, i => f.node(i, "paused")) }] },
+    ...ofNode,
   ];
 }
 
@@ -78,12 +130,15 @@ function plotsOf(s: Selection, map: MapOf | null): Plot[] {
 const powers = Array.from({ length: 45 }, (_, i) => 2 ** i);
 
 const colours = ["--s0", "--s1", "--s2"], dashes = [[], [6, 4], [2, 3]];
+// dashOf tells lines apart that have the same colour.
+const dashOf = (i: number): number[] => dashes[(i + Math.floor(i / 3)) % 3];
 
 export class Plots {
   windowSize = 120; // seconds; 0: all
   private drawn: { plot: uPlot; what: Plot; words: HTMLElement; values: HTMLElement[] }[] = [];
   private zoomed: [number, number] | null = null;
   private readonly sizes = new ResizeObserver(() => this.resize());
+  private ports: Port[] = []; // of the plot of pauses
   private cursorMoves = false; // the pointer is over a plot
 
   constructor(private readonly view: View, private readonly box: HTMLElement) {
@@ -101,11 +156,12 @@ export class Plots {
     for (const d of this.drawn) d.plot.destroy();
     this.drawn = [];
     if (!this.view.history.map) return;
-    const figures = plotsOf(this.view.selection, this.view.history.map).map(what => {
+    this.ports = portsOf(this.view.selection, this.view.history);
+    const figures = plotsOf(this.view.selection, this.view.history.map, this.ports).map(what => {
       const chart = h("div", { class: "chart", "aria-hidden": "true" });
       const values = what.lines.map(() => h("b", {}));
       const words = h("p", { class: "sr" });
-      const keys = h("ul", { class: "keys" }, ...what.lines.map((l, i) => h("li", { class: `k${i}` }, h("i", {}), `${l.label} `, values[i])));
+      const keys = h("ul", { class: "keys" }, ...what.lines.map((l, i) => h("li", { class: `k${i % 3} d${Math.floor(i / 3)}` }, h("i", {}), `${l.label} `, values[i])));
       const figure = h("figure", { "data-plot": what.title }, h("figcaption", {}, h("span", {}, what.title), keys), chart, words);
       return { figure, chart, what, words, values };
     });
@@ -119,7 +175,7 @@ export class Plots {
   private draw(what: Plot, chart: HTMLElement): uPlot {
     const axis = { stroke: () => css("--dim"), font: "11px Inter, system-ui, sans-serif", grid: { stroke: () => css("--grid"), width: 1 }, ticks: { show: false } };
     const lines = this.view.runs.filter(r => r.map).flatMap((_, run) => what.lines.map((l, i) => ({
-      label: l.label, scale: l.share ? "share" : "y", stroke: () => css(colours[i % 3]), width: run ? 1.25 : 1.75, alpha: run ? 0.75 : 1, dash: run ? [3, 3] : dashes[i % 3], points: { show: u => u.data[0].length < 3, size: 4 }, spanGaps: false,
+      label: l.label, scale: l.share ? "share" : "y", stroke: () => css(colours[i % 3]), width: run ? 1.25 : 1.75, alpha: run ? 0.75 : 1, dash: run ? [3, 3] : dashOf(i), points: { show: u => u.data[0].length < 3, size: 4 }, spanGaps: false,
     } as uPlot.Series)));
     const plot = new uPlot({
       ...sizeOf(chart), padding: [6, 8, 0, 0], legend: { show: false }, series: [{}, ...lines],
@@ -180,6 +236,7 @@ export class Plots {
     let x: [number, number] = this.zoomed ?? (this.view.replay || this.windowSize === 0 ? [start, Math.max(end, start + 1)] : [Math.max(start, end - this.windowSize), Math.max(end, start + 10)]);
     if (!this.zoomed && !follows && !this.view.replay && this.windowSize && this.view.at! < x[0]) x = [this.view.at! - this.windowSize / 2, this.view.at! + this.windowSize / 2];
     if (x[0] < start && !this.zoomed) x = [start, Math.max(x[1], start + 10)];
+    if (portsOf(this.view.selection, this.view.history).map(p => p.label).join() !== this.ports.map(p => p.label).join()) return this.build(); // another was paused
     for (const d of this.drawn) {
       const data = this.columns(d.what);
       if (data.length !== d.plot.series.length) return this.build(); // a second run has come

@@ -15,12 +15,16 @@ export interface Sample {
 }
 export interface NodeSample {
   state: string; health?: string; out?: number; in?: number; packets?: number; resent?: number; errors?: number;
-  cnps?: number; paused?: number; qps?: number; conns?: number;
+  cnps?: number; paused?: number; qps?: number; conns?: number; pairs?: PairSample[];
+}
+export interface PairSample {
+  qp: number; peer?: string; rate?: number; target?: number; window?: number; cnps?: number; resent?: number;
 }
 export interface LinkSample { up: boolean; ends: [DirectionSample, DirectionSample] }
 export interface DirectionSample {
   rate?: number; packets?: number; dropped?: number; lost?: number; marked?: number;
   load?: number | null; queue?: number | null; delay?: number | null; cut?: boolean; set?: string[] | null;
+  pauses?: { class: number; share: number }[];
 }
 export interface WorkloadSample {
   name: string; node: number; rate?: number; messages?: number; errors?: number; p50?: number | null; p99?: number | null;
