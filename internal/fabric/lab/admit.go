@@ -22,15 +22,15 @@ import (
 // threads cannot enter the node's namespaces (setns(2)).
 //
 // Sockets and memory do not cross hosts. In a lab over several hosts the program asks the part of the node's host itself, by
-// a socket to which a path leads from that machine alone (door).
+// a socket to which a path leads from that machine alone (localSocket).
 
 type admitParams struct{ Node string }
 
 // An admission says where a program gets the adapter.
 type admission struct {
-	Lab  string
-	Host string // the node's; "" of a lab on one machine, where the program has it by now
-	Door string // the path of a socket there
+	Lab    string
+	Host   string // the node's; "" of a lab on one machine, where the program has it by now
+	Socket string // the path of one there
 }
 
 // OpenDevice opens the adapter of a node for this process, as lease.Open does for
@@ -70,7 +70,7 @@ func (n Nodes) admit(ctx context.Context, params admitParams, theirs *os.File) e
 
 // enter asks the part of the node's host.
 func (at *admission) enter(ctx context.Context, params admitParams, theirs *os.File) error {
-	sock, err := dialDoor(ctx, at.Door)
+	sock, err := dialLocal(ctx, at.Socket)
 	if err != nil {
 		return control.Errorf(control.Unable, "node %s is at host %s, and a program has its adapter there alone (%v): run the program there by `ndklab exec %s/%[1]s -- PROGRAM`, or have the node on this machine by `host:`",
 			params.Node, at.Host, err, at.Lab)
@@ -96,37 +96,37 @@ func (m *machine) admit(ctx context.Context, l *life, f *os.File) (admission, er
 	return admission{}, l.client.ShareAdapter(ctx, f)
 }
 
-// admit asks the part of a node for its door.
+// admit asks the part of a node for its local socket.
 func (h *head) admit(ctx context.Context, l *life, _ *os.File) (at admission, err error) {
 	p := h.ofNode(l.Node)
 	at.Host = p.Name
-	if at.Door, err = methodDoor.Call(ctx, p.Conn, nil); err != nil {
+	if at.Socket, err = methodLocal.Call(ctx, p.Conn, nil); err != nil {
 		return at, fmt.Errorf("host %s: %w", p.Name, err)
 	}
 	return at, nil
 }
 
-// A door is the socket at which a part gives programs of its machine the adapters of nodes. It is in memory of the part's, to
+// A localSocket is the one at which a part gives programs of its machine the adapters of nodes. It is in memory of the part's, to
 // which processes of the same user get by the root directory of the part in /proc. Its name is random: who finds it at the path is on that machine.
-type door struct {
+type localSocket struct {
 	once sync.Once
 	path string // as the host reaches it
 	err  error
 }
 
-// open makes the door of a part when it is first asked for, and returns its path.
-func (p *part) open() (string, error) {
-	d := &p.door
-	d.once.Do(func() { d.path, d.err = p.makeDoor() })
-	return d.path, d.err
+// localPath makes the local socket of a part when it is first asked for, and returns its path.
+func (p *part) localPath() (string, error) {
+	s := &p.local
+	s.once.Do(func() { s.path, s.err = p.makeLocal() })
+	return s.path, s.err
 }
 
-func (p *part) makeDoor() (string, error) {
+func (p *part) makeLocal() (string, error) {
 	root, err := rootOf(p.nodes.hostProc)
 	if err != nil {
 		return "", err
 	}
-	name := filepath.Join(p.dir, "door-"+rand.Text())
+	name := filepath.Join(p.dir, "local-"+rand.Text())
 	listener, err := inDirectory(name, func(short string) (*net.UnixListener, error) {
 		return net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: short})
 	})
@@ -145,7 +145,7 @@ func (p *part) makeDoor() (string, error) {
 		for {
 			sock, err := listener.AcceptUnix()
 			if err != nil {
-				log.Printf("door: %v", err)
+				log.Printf("local socket: %v", err)
 				return
 			}
 			if uid, err := peerUID(sock); err != nil || uid != os.Getuid() {
@@ -158,8 +158,8 @@ func (p *part) makeDoor() (string, error) {
 	return filepath.Join(root, name), nil
 }
 
-// dialDoor connects to the door of a part, if it is on this machine.
-func dialDoor(ctx context.Context, path string) (*net.UnixConn, error) {
+// dialLocal connects to the local socket of a part, if it is on this machine.
+func dialLocal(ctx context.Context, path string) (*net.UnixConn, error) {
 	return inDirectory(path, func(short string) (*net.UnixConn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, "unix", short)
 		if err != nil {

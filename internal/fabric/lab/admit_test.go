@@ -67,7 +67,7 @@ func TestOpenDeviceElsewhere(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	at.Door += "-of-another" // as one that nobody has here
+	at.Socket += "-of-another" // as one that nobody has here
 	err = at.enter(testContext(t), params, b)
 	wantCode(t, err, control.Unable)
 	want := "run the program there by `ndklab exec " + at.Lab + "/n1 -- PROGRAM`, or have the node on this machine by `host:`"

@@ -43,9 +43,9 @@ var (
 	methodEngines    = control.NewProcedure[[]topology.Link]("engines") // looks whether there is what these links ask for
 	methodRenew      = control.NewProcedure[renewal]("renew")
 	methodForgetNode = control.NewProcedure[string]("forget-node")
-	methodForgetLink = control.NewProcedure[int]("forget-link")        // by its number
-	methodDoor       = control.NewMethod[control.None, string]("door") // a path on its machine
-	methodUsage      = control.NewMethod[string, usage]("usage")       // of a node
+	methodForgetLink = control.NewProcedure[int]("forget-link")                // by its number
+	methodLocal      = control.NewMethod[control.None, string]("local-socket") // returns its path
+	methodUsage      = control.NewMethod[string, usage]("usage")               // of a node
 )
 
 // Requests and notices of a part to its head.
@@ -121,7 +121,7 @@ type part struct {
 	over       chan struct{} // closed when reason is set
 	ending     sync.Once
 	reason     *control.Error
-	door       door
+	local      localSocket
 
 	keeper keeper
 
@@ -286,7 +286,7 @@ func (p *part) requests() *control.Mux {
 		p.links.forget(number)
 		return nil
 	})
-	methodDoor.Handle(mux, func(context.Context, *control.Request, control.None) (string, error) { return p.open() })
+	methodLocal.Handle(mux, func(context.Context, *control.Request, control.None) (string, error) { return p.localPath() })
 	methodCapture.Handle(mux, p.capture)
 	methodProbe.Handle(mux, p.probeLink)
 	hosts.PartAlive.Handle(mux, func(context.Context, *control.Request, control.None) error { return nil })
