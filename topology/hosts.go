@@ -11,7 +11,7 @@ const (
 	ContinueOnLoss OnLoss = "continue" // it goes on without the nodes of that host
 )
 
-// A hostsMap is what a file says of the hosts of a lab over several.
+// A hostsMap has the key `hosts` of a file.
 type hostsMap struct{ onLoss OnLoss }
 
 // hostsTable is made whenever a file has hosts, which is seldom.

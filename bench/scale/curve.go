@@ -32,7 +32,7 @@ type Row struct {
 	// CPU is the processor time of all the lab's processes until it was ready, in ms
 	// per node.
 	CPU float64 `json:"up_cpu_ms_per_node"`
-	// Taken is what the machine has less of for each node while the lab is up, KiB: memory of processes and of the kernel.
+	// Taken is the memory that the machine has less of for each node while the lab is up, KiB: memory of processes and of the kernel.
 	// Other processes of the machine are in it.
 	Taken float64 `json:"taken_kib_per_node"`
 	// NodePSS is the proportional memory of an idle node's processes, KiB: the mean. Idle nodes of large labs have none.

@@ -7,7 +7,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/trunk"
 )
 
-// What is known of a host's clock is right within what is said, also at once after either of the clocks was set, and as the
+// A host's clock is as the comparison says, within the error that it states, also at once after either of the clocks was set, and as the
 // measurements grow old.
 func TestComparison(t *testing.T) {
 	const begin = 400 * time.Hour // of the head's wall clock

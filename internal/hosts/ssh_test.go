@@ -14,10 +14,10 @@ import (
 	"github.com/ndklab/ndklab/internal/need"
 )
 
-// sshd is where Debian's openssh-server has it. It starts itself again, and so needs the whole path.
+// sshd is the path that Debian's openssh-server has. It starts itself again, and so needs the whole path.
 const sshd = "/usr/sbin/sshd"
 
-// sshClient is what the client of the tests knows of its hosts: one of their ports leads to a server whose commands find no
+// sshClient tells the client of the tests of its hosts: one of their ports leads to a server whose commands find no
 // ndklab, one to a server that has another build of it, and one nowhere.
 const sshClient = `Host host1
 	HostName 10.57.0.1

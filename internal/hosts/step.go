@@ -29,7 +29,7 @@ type Step struct {
 	done  bool // the others have been called
 }
 
-// A task is what one is about to do.
+// A task says what one of a step is about to do.
 type task struct {
 	Host    string
 	Build   string // of its program
@@ -38,7 +38,7 @@ type task struct {
 	Problem string // why it can do nothing; "" if it can
 }
 
-// A call is what task 0 says to the others.
+// A call has the words of task 0 to the others.
 type call struct {
 	Assignment string
 	Code       int // of exit, if there is no lab

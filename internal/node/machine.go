@@ -14,7 +14,7 @@ import (
 	"github.com/ndklab/ndklab/internal/node/rtnl"
 )
 
-// A Machine is what the nodes of one supervisor have in common. Its zero value is ready. Its methods may be called from
+// A Machine has the resources that the nodes of one supervisor share. Its zero value is ready. Its methods may be called from
 // any goroutine.
 type Machine struct {
 	Reaper *reaper.Reaper // of the supervisor's orphans, which leaves agents to this package; nil: the supervisor has none

@@ -60,7 +60,7 @@ type Config struct {
 	// one, and must not wait for the node; nil tells nobody.
 	QPError func(provider.QPError) `json:"-"`
 
-	// Machine is what the node has in common with the supervisor's others; nil: nothing.
+	// Machine has the resources that the node shares with the supervisor's others; nil: nothing.
 	Machine *Machine `json:"-"`
 	// Idle has the node have no process before it needs one: it gets it by the first request about more than its network
 	// and its counters, by the first signal, or by the first packet for its adapter.

@@ -184,7 +184,7 @@ func Open(cfg Config) (*Carrier, error) {
 }
 
 // Bind makes the sockets that receive at addresses, in their order, in the network namespace of the
-// calling thread, for an Open somewhere else (Config.Bound). What arrives waits in the sockets, which
+// calling thread, for an Open somewhere else (Config.Bound). Packets wait in the sockets, which
 // are the caller's. receiveBuffer is as in a Config.
 func Bind(addresses []netip.Addr, receiveBuffer int) (bound []*os.File, err error) {
 	if receiveBuffer == 0 {

@@ -7,7 +7,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/trunk"
 )
 
-// A clock is what the clock of a source's host has been during a capture.
+// A clock has the differences of a source's host from the time line during a capture.
 type clock struct {
 	now         trunk.Difference
 	least, most time.Duration // ahead

@@ -218,7 +218,7 @@ func superPacket(virtio []byte, length int) string {
 	return fmt.Sprintf("the first of %d packets of a super-packet", (length-headers+size-1)/size)
 }
 
-// Remembered is what a Recent has, as it goes to another process. Its frames are in the order of time.
+// Remembered has the packets of a Recent, as they go to another process. Its frames are in the order of time.
 type Remembered struct {
 	Name        string // of the interface
 	Description string // of it; "": there is nothing to say

@@ -136,7 +136,7 @@ func TestCaptureWithClocksApart(t *testing.T) {
 	if !slices.ContainsFunc(events, func(e event.Event) bool { return e.Kind == event.CaptureStarted && e.Node == "n1" }) {
 		t.Error("no event is of host2")
 	}
-	// What changes while it captures is of the same size.
+	// Differences that change while it captures are of the same size.
 	if len(sent) != volley || len(arrived) != volley || least < delay-4*may || may > 100*time.Millisecond {
 		t.Errorf("%d packets were sent, %d arrived, and took %v at least, wrong by %v at most: expected %d and %v", len(sent), len(arrived), least, may, volley, delay)
 	}
@@ -339,7 +339,7 @@ func TestVerifyAcrossHosts(t *testing.T) {
 			t.Errorf("%s: passed %v, %+v", endpoint, v.Passed, v.Directions)
 		}
 	}
-	// What is wrong with a request is known before anything is sent, and by its part where that has to know.
+	// A wrong request is refused before anything is sent, and by its part where that has to know.
 	_, err := l.Links.Verify(testContext(t), "n1:eth0", Probes{Size: 10})
 	wantCode(t, err, control.Usage)
 	act(t, l, "n2", StopNode, nodeDown)

@@ -34,7 +34,7 @@ func hostsOfLinks(t *testing.T, l *Lab) string {
 }
 
 // A lab over several hosts becomes that of another file: links within a host and across, new ones and changed ones, nodes at
-// either host that were not there before and others that are no more. What stays goes on where it is.
+// either host that were not there before and others that are no more. All others go on where they are.
 func TestApplyAcrossHosts(t *testing.T) {
 	l := startWith(t, parsed(t, uniqueName(t), nil, pairsFile), Options{Hosts: twoHosts})
 	reach := func(from string, to ...string) {

@@ -105,7 +105,7 @@ func (h *head) checkEngines(ctx context.Context, is *topology.Topology, placed *
 	return h.each(ctx, at, func(ctx context.Context, p *farPart) error { return methodEngines.Call(ctx, p.Conn, wants[p]) })
 }
 
-// follow has parts know the topology that an action came of, if they need it. What it returns is closed when they know all
+// follow has parts know the topology that an action came of, if they need it. The channel is closed when they know all
 // that they have to before they carry out the action.
 func (h *head) follow(topo *topology.Topology, a core.Action) <-chan struct{} {
 	h.mu.Lock()

@@ -102,7 +102,7 @@ func (p *part) keep(ctx context.Context, _ *control.Request, _ control.None) err
 	for i := range topo.Links {
 		l := &topo.Links[i]
 		for end, e := range l.Endpoints {
-			if e.External() { // it is where its node is
+			if e.External() { // its node is there
 				e = l.Endpoints[1-end]
 			}
 			if !p.links.isFar(e.Node) && len(ends) < 2*rememberedLinks {

@@ -25,8 +25,8 @@ import (
 type machines interface {
 	// action returns how to carry out an action, which came of a topology.
 	action(topo *topology.Topology, a core.Action) func() core.Done
-	// foresee has hosts be ready for a change of the lab to another topology, or refuses that, before anything is changed. What
-	// it returns is called when the change is over.
+	// foresee has hosts be ready for a change of the lab to another topology, or refuses that, before anything is changed. The
+	// function over is to be called when the change is over.
 	foresee(ctx context.Context, was, is *topology.Topology) (over func(), err error)
 	// forgetNode and forgetLink forget what is in the lab no more.
 	forgetNode(name string)

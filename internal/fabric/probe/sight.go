@@ -31,7 +31,7 @@ type Sight struct {
 // sightBatch is the number of frames that are taken at once.
 const sightBatch = 32
 
-// Seen is what a Sight has collected.
+// Seen has the probes that a Sight has collected.
 type Seen struct {
 	Arrivals []Arrival
 	Missed   uint64 // frames that the socket had no room for

@@ -1,7 +1,7 @@
 package series
 
 // A Series has what goes on in a run over time, in columns of as many numbers as there are points, one after each period; the
-// first is about the time from the run's beginning. What never had anything is not in it, and columns of zeros alone are absent.
+// first is about the time from the run's beginning. It has nothing of queues, queue pairs and links that never had anything, and no columns of zeros alone.
 type Series struct {
 	PeriodUS float64           `json:"period_us"`
 	Points   int               `json:"points"`
@@ -32,7 +32,7 @@ type QueueSeries struct {
 	Paused   []float64 `json:"paused,omitempty"` // share of each period, 0 to 1, in which it was
 }
 
-// A PairSeries is how a queue pair sent over time.
+// A PairSeries says how a queue pair sent over time.
 type PairSeries struct {
 	Node string `json:"node"`
 	Peer string `json:"peer"`

@@ -144,7 +144,7 @@ func (p *Pair) Set(s Sending) {
 	p.resent.count(at, s.Retransmitted)
 }
 
-// A Direction is what one endpoint of a link sends.
+// A Direction counts losses of the packets that one endpoint of a link sends.
 type Direction struct {
 	of            *Recorder
 	from          string

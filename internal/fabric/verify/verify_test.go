@@ -63,7 +63,7 @@ func TestQueued(t *testing.T) {
 	}
 }
 
-// What two clocks have measured is judged by as much wider bounds as they may be wrong, and the result says so.
+// Delays by two clocks are judged by as much wider bounds as these may be wrong, and the result says so.
 func TestUnsure(t *testing.T) {
 	const delay, beyond = time.Millisecond, 50 * time.Microsecond
 	spec := &topology.Link{MTU: 1500, Tolerance: topology.Tolerance{Delay: time.Nanosecond, DelayP99: time.Nanosecond}}

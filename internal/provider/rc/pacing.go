@@ -49,7 +49,7 @@ func (q *QP) Notified(now time.Duration) bool {
 	return true
 }
 
-// An Allowance is what bounds how a queue pair sends.
+// An Allowance bounds how a queue pair sends.
 type Allowance struct {
 	Rate   float64 // bits per second on the wire, by its congestion control; 0: any
 	Target float64 // that the rate recovers to, likewise; 0: there is none

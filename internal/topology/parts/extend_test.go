@@ -46,7 +46,7 @@ func TestExtend(t *testing.T) {
 	}
 }
 
-// What would have to bring nodes together that are at different hosts is refused with its place.
+// A file that would bring nodes of different hosts together is refused with its place.
 func TestExtendRefused(t *testing.T) {
 	kept := map[string]int{"a": 0, "b": 1}
 	for _, test := range []struct{ name, file, want string }{
@@ -67,7 +67,7 @@ func TestExtendRefused(t *testing.T) {
 	}
 }
 
-// Whatever is added or removed, nothing moves, and all hosts are used that there are.
+// Nothing moves, whatever is added or removed, and all hosts are used that there are.
 func TestExtendMovesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		hosts := Alike(rapid.IntRange(1, 4).Draw(t, "hosts"))

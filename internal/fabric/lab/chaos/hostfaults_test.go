@@ -114,7 +114,7 @@ type hostTrial struct {
 	command *exec.Cmd
 }
 
-// A transcript is what a command has printed so far.
+// A transcript has the text that a command has printed so far.
 type transcript struct {
 	mu   sync.Mutex // guards text
 	text bytes.Buffer

@@ -8,7 +8,7 @@ import (
 	"github.com/ndklab/ndklab/internal/chromium"
 )
 
-// What congestion control lets a queue pair send, and the pauses of its node's ports, are on plots: live, and of a run that is
+// The rate that congestion control gives a queue pair, and the pauses of its node's ports, are on plots: live, and of a run that is
 // over, at the time that is chosen. The ports have the class and who has paused it, from when they are paused on.
 func TestQueuePairs(t *testing.T) {
 	b := chromium.Start(t)
