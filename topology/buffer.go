@@ -229,13 +229,10 @@ func (r *nodeReader) fitsBuffer(n nodeMap, all layers[nodeMap]) {
 	}
 }
 
-// needsOfBuffers notes what of a complete lab takes a simulation: a series of rates alone, and netem where packets wait in
+// needsOfBuffers notes what of a complete lab takes a simulation: netem where packets wait in
 // a buffer of the link engine.
 func (r *reader) needsOfBuffers(t *Topology) {
 	buffered := t.BufferedLinks()
-	if t.Series != nil && !slices.Contains(buffered, true) {
-		r.simulated = append(r.simulated, Need{"", "the lab has a series, and no buffer", t.Series.Place, "one such as buffer: hpcc in a lab, whose series has queues and pauses: a simulation (--simulate) has the rates of queue pairs, too"})
-	}
 	for i := range t.Links {
 		if l := &t.Links[i]; buffered[i] && l.Engine == Netem {
 			at := l.Endpoints[0]

@@ -44,7 +44,7 @@ var labTable = sync.OnceValue(func() *keyTable[labMap] {
 			one("chaos", listOf(chaosForm), func(m *labMap) *[]*mapping[chaosMap] { return &m.chaos }, "[what changes at random](#chaos)"),
 			one("checks", listOf(checkForm), func(m *labMap) *[]*mapping[Check] { return &m.checks }, "[what has to hold](#checks)"),
 			one("baseline", mapOf(baselineTable, withPlaces), func(m *labMap) **mapping[baselineMap] { return &m.baseline }, "[an earlier run](#baseline) that this one is compared with"),
-			one("series", seriesForm, func(m *labMap) **Series { return &m.Series }, "$range: how often [a run takes down](reports.md#over-time) queues and pauses, and in a simulation the rates of queue pairs. A run that has more than 4096 such times takes them down less often").orElse("never"),
+			one("series", seriesForm, func(m *labMap) **Series { return &m.Series }, "$range: how often [a run takes down](reports.md#over-time) queues, pauses, how queue pairs send, and what links lose. A run that has more than 4096 such times takes them down less often").orElse("never"),
 			one("capture", listOf(mapOf(captureTable, withPlaces)), func(m *labMap) *[]*mapping[captureMap] { return &m.captures }, "[packets to be recorded](#captures)"),
 		},
 	}

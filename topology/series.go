@@ -6,8 +6,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// A Series says how often a run takes down how long queues are and how long they were paused, for its report, and in a
-// simulation how fast queue pairs may send.
+// A Series says how often a run takes down, for its report, how long queues are and how long they were paused, how queue pairs
+// send and what links lose.
 type Series struct {
 	Period time.Duration
 	Place  Place // in its file

@@ -216,6 +216,11 @@ func (a *runAPI) playRun(r *run, topo *topology.Topology, beginning *beginning) 
 	defer stage.end()
 	done := make(chan error, 1)
 	var result *report.Run
+	var watched *runWatch
+	if topo.Series != nil {
+		watched = a.watchRun(stage.ctx, topo.Series.Period, stage.dilation)
+		defer watched.end()
+	}
 	play := scenario.Begin(stage, topo, func(report *report.Run, err error) {
 		result = report
 		done <- err
@@ -230,6 +235,13 @@ func (a *runAPI) playRun(r *run, topo *topology.Topology, beginning *beginning) 
 	}
 	if errors.Is(err, scenario.ErrInterrupted) && context.Cause(r.ctx) != errReport {
 		return nil, context.Cause(r.ctx)
+	}
+	if watched != nil {
+		if result.Series == nil {
+			result.Series = watched.end()
+		} else {
+			result.Series.Watched = watched.end()
+		}
 	}
 	if result.Dilation = topo.Dilation; result.Dilation > 0 {
 		result.MachineSeconds = result.Seconds * float64(result.Dilation)
