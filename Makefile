@@ -61,7 +61,7 @@ judges: go  ## programs for RDMA that nobody here wrote, in nodes: those that ar
 	$(if $(ONLY),,$(GO) test -count=1 -timeout 20m ./internal/node ./verbs/...)
 
 slurm: go  ## labs over the hosts of a real Slurm, or by a real sshd, in namespaces of this machine, and all that may befall them (root; Debian: slurmctld slurmd slurm-client munge openssh-server)
-	$(GO) test -count=1 -timeout 20m -v -run '^Test(Slurm|SSHD|HostFaults)$$' ./internal/hosts ./examples ./internal/fabric/lab/chaos
+	$(GO) test -p 1 -count=1 -timeout 20m -v -run '^Test(Slurm|SSHD|HostFaults)$$' ./internal/hosts ./examples ./internal/fabric/lab/chaos
 
 TRIALS ?= 200
 SEED ?= 1

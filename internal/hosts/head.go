@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
@@ -253,7 +254,7 @@ func (h *Head) watchLaunch() {
 
 // launcherTime bounds the time between the ends of a host's worker and of its launcher. Each says what the other does not: which
 // host it was, and what its last words were.
-const launcherTime = 500 * time.Millisecond
+const launcherTime = 250 * time.Millisecond
 
 // accept takes the workers' connections until the listener is closed.
 func (h *Head) accept(config *tls.Config) {
@@ -440,7 +441,7 @@ func (a *attachment) beReady(ctx context.Context) error {
 }
 
 // End ends the workers and their parts, and all connections. Then the launcher ends, too. It waits at most endTime for
-// hosts that do not answer; those end by themselves.
+// hosts that do not end; those end by themselves.
 func (h *Head) End() {
 	h.mu.Lock()
 	h.ended = true
@@ -449,20 +450,30 @@ func (h *Head) End() {
 	ctx, cancel := context.WithTimeout(context.Background(), endTime)
 	defer cancel()
 	var told sync.WaitGroup
+	var silent atomic.Bool
 	for _, a := range attached {
 		told.Go(func() {
-			// One that does not answer ends by the silence that follows.
+			// It fails if the worker has just ended, or does not answer. Then it ends by the silence that follows.
 			_ = methodEnd.Call(ctx, a.conn, nil)
-			a.conn.Close()
-		})
-	}
-	if lossy {
-		told.Go(func() {
-			// A guardian that is gone has no launcher.
-			_ = methodLoss.Call(ctx, h.launch, nil)
+			select {
+			case <-a.conn.Done():
+			case <-ctx.Done():
+				silent.Store(true)
+				a.conn.Close()
+			}
 		})
 	}
 	told.Wait()
+	patience := overPatience
+	if lossy {
+		patience = lossPatience
+	}
+	if lossy || !silent.Load() {
+		ctx, cancel := context.WithTimeout(context.Background(), endTime)
+		defer cancel()
+		// A guardian that is gone has no launcher.
+		_ = methodPatience.Call(ctx, h.launch, patience)
+	}
 	h.listener.Close()
 	h.launch.Close()
 }

@@ -24,8 +24,9 @@ import (
 var (
 	methodLaunch = control.NewMethod[control.None, settings]("launch")
 	methodAwait  = control.NewProcedure[control.None]("await") // lasts as long as the launcher, and fails with the reason of its end
-	// methodLoss says that a host is gone without an end that its launcher would notice.
-	methodLoss = control.NewProcedure[control.None]("loss")
+	// methodPatience says how long the launcher's processes are given to end, now that workers are over: one may wait for a host
+	// that is gone, or for a daemon of Slurm there.
+	methodPatience = control.NewProcedure[time.Duration]("patience")
 )
 
 // settings tell a head of its hosts.
@@ -56,11 +57,11 @@ type Launch struct {
 	over    chan struct{} // closed when a process of the launcher has ended by itself, or all
 	rest    sync.WaitGroup
 
-	mu      sync.Mutex // guards what follows
-	running []*exec.Cmd
-	reason  error // of over
-	ending  bool  // what the launcher says is no news any more
-	lossy   bool  // a process of the launcher's may wait for a host that is gone
+	mu       sync.Mutex // guards what follows
+	running  []*exec.Cmd
+	reason   error         // of over
+	ending   bool          // what the launcher says is no news any more
+	patience time.Duration // that its processes are given to end, and again after they were told to
 }
 
 // A plan says how the workers of a Spec are started.
@@ -93,7 +94,7 @@ type command struct {
 // NewLaunch prepares the hosts of a lab: it listens for the workers, and makes the credentials. The output of workers
 // and launcher goes to log, which gets one line at a time.
 func NewLaunch(spec Spec, lab string, log io.Writer) (_ *Launch, err error) {
-	l := &Launch{log: log, over: make(chan struct{})}
+	l := &Launch{log: log, over: make(chan struct{}), patience: silenceLimit + endTime} // by then a worker has noticed
 	if l.plan, err = spec.plan(lab); err != nil {
 		return nil, err
 	}
@@ -122,10 +123,12 @@ func NewLaunch(spec Spec, lab string, log io.Writer) (_ *Launch, err error) {
 			return ctx.Err()
 		}
 	})
-	methodLoss.Handle(mux, func(context.Context, *control.Request, control.None) error {
+	methodPatience.Handle(mux, func(_ context.Context, _ *control.Request, given time.Duration) error {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.lossy = true
+		if !l.plan.loopback { // else its processes are the workers
+			l.patience = given
+		}
 		return nil
 	})
 	if l.conn, l.theirs, err = control.Pair(mux.Serve); err != nil {
@@ -299,10 +302,7 @@ func (l *Launch) End() {
 	l.conn.Close()
 	l.mu.Lock()
 	l.ending = true
-	patience := silenceLimit + endTime // by then a worker has noticed
-	if l.lossy && !l.plan.loopback {
-		patience = lossPatience // the workers that are there were told, and end without their launcher, too
-	}
+	patience := l.patience
 	l.mu.Unlock()
 	l.begin.Do(func() {}) // nothing is started from now on
 	gone := make(chan struct{})
@@ -321,9 +321,12 @@ func (l *Launch) End() {
 	<-gone
 }
 
-// lossPatience is the time that srun or ssh is given to end after a host is gone, and again after it was told to. Either may wait
-// for that host for minutes.
-const lossPatience = 200 * time.Millisecond
+// The time that srun or ssh is given to end when all workers that are there have ended, and again after it was told to. After the
+// loss of a host, for which it may wait for minutes, there is less of it.
+const (
+	overPatience = time.Second
+	lossPatience = 200 * time.Millisecond
+)
 
 // plan says how the workers are started.
 func (s Spec) plan(lab string) (plan, error) {
