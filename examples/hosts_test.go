@@ -75,6 +75,46 @@ func (a *account) play(t *testing.T, file, hosts string) (report map[string]any)
 	return report
 }
 
+// TestHostWithoutNamespaces: where one host's user may not make namespaces, a lab does not start, and doctor says what is missing.
+// An ssh of the test starts the workers, that of host b in a user namespace that allows no others.
+func TestHostWithoutNamespaces(t *testing.T) {
+	need.Labs(t, doctor.Examine(t.Context()).CanRun)
+	need.Check(t, need.Programs("unshare", "setpriv"))
+	users := accounts(t)
+	user := users[len(users)-1] // root needs no user namespace
+	if user.credential == nil && os.Geteuid() == 0 {
+		t.Fatal("no ordinary user")
+	}
+	folder := t.TempDir()
+	const script = `#!/bin/sh
+[ "$6" = b ] || exec ndklab worker
+exec unshare -U --map-user=65534 --map-group=65534 --keep-caps sh -c 'echo 0 >/proc/sys/user/max_user_namespaces; exec setpriv --ambient-caps=-all --inh-caps=-all ndklab worker'
+`
+	text, err := os.ReadFile("adapter.ndklab.yaml")
+	err = errors.Join(err, os.Chmod(folder, 0o777), os.Chmod(filepath.Dir(folder), 0o755), os.WriteFile(filepath.Join(folder, "ssh"), []byte(script), 0o755),
+		os.WriteFile(filepath.Join(folder, "adapter.ndklab.yaml"), text, 0o644))
+	if err != nil {
+		t.Fatal(err)
+	}
+	user.folder = folder
+	user.env = append(user.env, "PATH="+folder+":"+bin+":"+os.Getenv("PATH"))
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"run", "adapter.ndklab.yaml", "--name", "adapter-" + strconv.Itoa(os.Getpid()), "--hosts", "a,b"}, 4,
+			"host b is gone: its part does not start: no more namespaces are allowed (fork/exec /proc/self/exe: no space left on device): raise user.max_user_namespaces"},
+		{[]string{"doctor", "--hosts", "a,b"}, 3, "b     cannot run  namespaces: user namespaces are turned off: user.max_user_namespaces is 0"},
+	} {
+		p := user.start(t, "ndklab", c.args...)
+		code := p.end()
+		if said := p.printed.String() + p.errors.String(); code != c.code || !strings.Contains(said, c.want) {
+			t.Errorf("%s: exit code %d\n%s\nwant %d and %s", c.args[0], code, said, c.code, c.want)
+		}
+	}
+}
+
 // TestReportOverHosts: the report of a lab over two hosts has the fields that it has on one, and says which hosts there were.
 func TestReportOverHosts(t *testing.T) {
 	need.Labs(t, doctor.Examine(t.Context()).CanRun)

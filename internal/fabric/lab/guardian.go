@@ -152,7 +152,7 @@ func namespaceError(err error) *control.Error {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS):
 		return control.Errorf(control.Unable, "no more namespaces are allowed (%v): raise user.max_user_namespaces and its like", err)
 	}
-	return control.Errorf(control.Failed, "start the supervisor: %v", err)
+	return control.Errorf(control.Failed, "start a process of the lab: %v", err)
 }
 
 // tellOwner answers the command that is waiting for its lab, in the supervisor's

@@ -167,7 +167,10 @@ func startPart(lab, host string, control *os.File) (*exec.Cmd, error) {
 	cmd.Args = append(cmd.Args, dir, rights)
 	cmd.SysProcAttr = supervisorAttributes()
 	cmd.SysProcAttr.Pdeathsig = unix.SIGKILL // with its worker
-	return cmd, cmd.Start()
+	if err := cmd.Start(); err != nil {
+		return nil, namespaceError(err)
+	}
+	return cmd, nil
 }
 
 // withRights is the argument of a part whose user is root, outside as well.
