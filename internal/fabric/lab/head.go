@@ -41,9 +41,8 @@ type head struct {
 
 	beginLinks func() error // is called when parts have carried BeginLinks out; set before the first action
 	// The following fields are set by begin.
-	goesOn bool // the lab does when a host is lost
-	parts  []*farPart
-	first  map[*topology.Link]bool // the links of the first topology, which parts know by number
+	parts []*farPart
+	first map[*topology.Link]bool // the links of the first topology, which parts know by number
 
 	joining sync.Mutex           // held while hosts are joined; guards joined
 	joined  map[[2]*farPart]bool // hosts between which there are trunks
@@ -79,7 +78,6 @@ func (h *head) begin(ctx context.Context, lab string, topo *topology.Topology, f
 	if err != nil {
 		return err
 	}
-	h.goesOn = topo.Continues()
 	h.publish(event.Event{Kind: event.LabPlaced, Text: placed.Summary(h.apart(found)).Crossing()})
 	for _, host := range found {
 		h.parts = append(h.parts, &farPart{Host: host, engine: linkem.NewEngine(control.Behind(host.Conn, engineName)), lost: make(chan struct{})})
@@ -189,9 +187,10 @@ func (h *head) each(ctx context.Context, parts []*farPart, ask func(context.Cont
 
 func (p *farPart) isLost() bool { return isClosed(p.lost) }
 
-// wentWith reports whether an error is that the part was lost, which the core knows by then.
+// wentWith reports whether an error is that the part was lost, which the core knows by then, and says as the reason of the lab's end
+// unless the lab goes on.
 func (h *head) wentWith(ctx context.Context, p *farPart, err error) bool {
-	if !h.goesOn || !errors.Is(err, control.ErrClosed) {
+	if !errors.Is(err, control.ErrClosed) {
 		return p.isLost()
 	}
 	select {

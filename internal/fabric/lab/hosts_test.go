@@ -1,14 +1,18 @@
 package lab
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/event"
+	"github.com/ndklab/ndklab/internal/hosts"
 	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
@@ -61,6 +65,30 @@ func TestGuardianOfHostsDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, testTime, func() string { return remains(t, topo.Name) })
+}
+
+// A request that fails since its host is gone has failed once the core knows of the loss, whose reason is that of the lab's end: the
+// request's own says no more than that a connection is closed.
+func TestLossBeforeItsFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &farPart{Host: &hosts.Host{Name: "host2"}, lost: make(chan struct{})}
+		answered := make(chan error, 1)
+		go func() {
+			answered <- new(head).each(t.Context(), []*farPart{p}, func(context.Context, *farPart) error {
+				return fmt.Errorf("order: %w", control.ErrClosed)
+			})
+		}()
+		synctest.Wait()
+		select {
+		case err := <-answered:
+			t.Errorf("before the loss was known: %v", err)
+		default:
+			close(p.lost)
+			if err := <-answered; err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }
 
 // Hosts that nobody can mean are refused before anything is made.
