@@ -175,6 +175,37 @@ func TestPods(t *testing.T) {
 	}
 }
 
+// TestPodGivenUp: a pod that waits for the first ends when it is told to, though it is just about to connect to somebody who does
+// not answer.
+func TestPodGivenUp(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	need.Check(t, err)
+	defer l.Close()
+	credentials, err := NewCredentials()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &worker{assignment: &assignment{Addresses: []string{l.Addr().String()}, Wait: podTime}, credentials: credentials}
+	signals, ended := make(chan os.Signal, 1), make(chan error, 1)
+	go func() { ended <- w.dial(signals) }()
+	silent, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	l.Close() // whoever connects again is refused, and waits
+	signals <- unix.SIGTERM
+	want := "its worker got SIGTERM before it was connected to the head at " + l.Addr().String()
+	select {
+	case err := <-ended:
+		if err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	case <-time.After(dialTime):
+		t.Error("the pod still waits for an answer")
+	}
+}
+
 // TestPodEnvironment: what the manifest has wrong is told.
 func TestPodEnvironment(t *testing.T) {
 	key, short := keyFile(t, KeySize), keyFile(t, KeySize-1)

@@ -246,29 +246,45 @@ const dialTime = 5 * time.Second
 // redial is the time after which a head that may not listen yet is tried again.
 const redial = 200 * time.Millisecond
 
-// dial connects to the head, which may take some time to be there.
+// dial connects to the head, which may take some time to be there. A signal ends that.
 func (w *worker) dial(signals <-chan os.Signal) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- w.dialAgain(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case s := <-signals:
+		cancel()
+		<-done
+		return fmt.Errorf("its worker got %s before it was connected to the head at %s", unix.SignalName(s.(unix.Signal)), strings.Join(w.Addresses, ", "))
+	}
+}
+
+// dialAgain tries to connect as long as the head may take, or until ctx ends.
+func (w *worker) dialAgain(ctx context.Context) error {
 	late := time.After(w.Wait)
 	for {
-		err := w.dialNow()
+		err := w.dialNow(ctx)
 		if err == nil || w.Wait == 0 {
 			return err
 		}
 		select {
 		case <-time.After(redial):
-		case s := <-signals:
-			return fmt.Errorf("its worker got %s, and so far %w", unix.SignalName(s.(unix.Signal)), err)
 		case <-late:
+			return err
+		case <-ctx.Done():
 			return err
 		}
 	}
 }
 
 // dialNow connects to the head by the first of its addresses at which the lab's certificate is shown.
-func (w *worker) dialNow() error {
+func (w *worker) dialNow(ctx context.Context) error {
 	var problems []string
 	for _, address := range w.Addresses {
-		ctx, cancel := context.WithTimeout(context.Background(), dialTime)
+		ctx, cancel := context.WithTimeout(ctx, dialTime)
 		c, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 		if err == nil {
 			w.pulse = &pulse{Conn: c}
