@@ -71,8 +71,13 @@ func (f *Facts) privileges() Finding {
 	return n
 }
 
+// kubernetes is the kind of container that a pod has.
+const kubernetes = "Kubernetes"
+
 // Remedies that take more than a few words.
 const (
+	podRemedy = "in the pod's securityContext, as `ndklab generate kubernetes` writes it: runAsUser: 0,\n" +
+		"capabilities: {add: [SYS_ADMIN, NET_ADMIN, NET_RAW]}, appArmorProfile: {type: Unconfined}; or privileged: true"
 	containerRemedy = "start the container with --privileged, or with --cap-add SYS_ADMIN --cap-add NET_ADMIN\n" +
 		"--security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined"
 	appArmorRemedy = "as root: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0\n" +
@@ -80,6 +85,14 @@ const (
 		"`profile ndklab /PATH/TO/ndklab flags=(unconfined) { userns, }`, and apparmor_parser -r /etc/apparmor.d/ndklab;\n" +
 		"or run ndklab as root"
 )
+
+// containerRemedy is what a container needs to have labs run in it.
+func (f *Facts) containerRemedy() string {
+	if f.Container == kubernetes {
+		return podRemedy
+	}
+	return containerRemedy
+}
 
 // namespaces judges whether the kernel gives a lab its namespaces, and why not.
 func (f *Facts) namespaces() Finding {
@@ -137,10 +150,13 @@ func (f *Facts) refused(n *Finding) {
 		n.Remedy = "as root: sysctl -w kernel.unprivileged_userns_clone=1; or run ndklab as root"
 	case f.Container != "":
 		n.Found = fmt.Sprintf("the container (%s) lets nobody make namespaces", f.Container)
+		if f.UID == 0 && len(f.Lacking) > 0 {
+			n.Found = fmt.Sprintf("the container (%s) lets nobody without %s make namespaces", f.Container, strings.Join(f.Lacking, ", "))
+		}
 		if f.Seccomp {
 			n.Found += ": its seccomp filter refuses it"
 		}
-		n.Remedy = containerRemedy
+		n.Remedy = f.containerRemedy()
 	case !f.privileged() && f.AppArmorUserns && (f.Namespaces.Errno == syscall.EACCES || !f.Seccomp):
 		n.Found = "AppArmor forbids unprivileged user namespaces: kernel.apparmor_restrict_unprivileged_userns is 1"
 		n.Remedy = appArmorRemedy
@@ -174,7 +190,7 @@ func (f *Facts) setup() Finding {
 		n.Remedy = "run ndklab as root"
 		switch {
 		case f.Container != "" || f.Seccomp:
-			n.Remedy = containerRemedy
+			n.Remedy = f.containerRemedy()
 		case step.Errno == syscall.ENOSYS:
 			n.Remedy = "Linux 5.4 or later"
 		}
@@ -195,10 +211,14 @@ func (f *Facts) nodes() Finding {
 }
 
 func (f *Facts) links() Finding {
-	return judged(f.Inside.Veth, "veth pairs", Finding{
+	n := judged(f.Inside.Veth, "veth pairs", Finding{
 		Name: "links", State: Missing, Required: true, Consequence: "no links, hence no lab",
 		Remedy: "a kernel with CONFIG_VETH (modprobe veth, as root)",
 	})
+	if f.Container != "" && f.Inside.Veth.denied() {
+		n.Remedy = f.containerRemedy()
+	}
+	return n
 }
 
 func (f *Facts) plainLinks() Finding {
@@ -256,6 +276,8 @@ func (f *Facts) limits() Finding {
 	case n.State == OK || !f.privileged():
 	case f.Cgroups == noCgroups:
 		n.Remedy = "mount the control groups at /sys/fs/cgroup"
+	case f.Container == kubernetes:
+		n.Remedy = "privileged: true in the pod's securityContext"
 	default:
 		n.Remedy = "make /sys/fs/cgroup writable and its cpu, memory and pids controllers available;\nin a container: --privileged --cgroupns=host -v /sys/fs/cgroup:/sys/fs/cgroup"
 	}

@@ -92,6 +92,19 @@ func TestJudge(t *testing.T) {
 		"Docker, root without rights": {with(able(), func(f *Facts) {
 			f.Container, f.Lacking = "Docker", []string{"CAP_SYS_ADMIN"}
 		}), true, "privileges", Limited, "root without CAP_SYS_ADMIN", "namespaces"},
+		"a pod without a right": {with(able(), func(f *Facts) {
+			f.Container, f.Lacking = "Kubernetes", []string{"CAP_NET_RAW"}
+			f.Namespaces, f.Userns = refusal(syscall.EPERM), refusal(syscall.EPERM)
+		}), false, "namespaces", Missing, "nobody without CAP_NET_RAW", "add: [SYS_ADMIN, NET_ADMIN, NET_RAW]"},
+		"a pod as it is made": {with(ordinary(), func(f *Facts) {
+			f.Container, f.Inside.IPv6 = "Kubernetes", refusal(syscall.EROFS)
+		}), false, "isolation", Missing, "IPv6", "securityContext"},
+		"a pod's links": {with(ordinary(), func(f *Facts) {
+			f.Container, f.Inside.Veth = "Kubernetes", refusal(syscall.EACCES)
+		}), false, "links", Missing, "it failed", "securityContext"},
+		"a pod's limits": {with(able(), func(f *Facts) {
+			f.Container, f.Groups = "Kubernetes", refusal(syscall.EROFS)
+		}), true, "node limits", Limited, "it failed", "privileged: true"},
 		"Docker with covered /proc": {with(able(), func(f *Facts) {
 			f.Container, f.Inside.Proc = "Docker", refusal(syscall.EPERM)
 		}), true, "isolation", Limited, "no /proc", "systempaths=unconfined"},

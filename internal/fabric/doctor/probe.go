@@ -39,7 +39,7 @@ func probe(ctx context.Context) Facts {
 		Container:         container(),
 		Seccomp:           status("Seccomp") == "2",
 		UID:               os.Geteuid(),
-		Lacking:           lacking(),
+		Lacking:           lab.Lacking(),
 		MaxUserNamespaces: sysctl("user/max_user_namespaces", -1),
 		UsernsOff:         sysctl("kernel/unprivileged_userns_clone", 1) == 0,
 		AppArmorUserns:    sysctl("kernel/apparmor_restrict_unprivileged_userns", 0) == 1,
@@ -120,7 +120,7 @@ func container() string {
 		}
 	}
 	if os.Getenv("KUBERNETES_SERVICE_HOST") != "" {
-		return "Kubernetes"
+		return kubernetes
 	}
 	// systemd's convention (https://systemd.io/CONTAINER_INTERFACE).
 	return os.Getenv("container")
@@ -138,21 +138,6 @@ func status(field string) string {
 		}
 	}
 	return ""
-}
-
-// lacking lists the effective capabilities that labs need and are not there.
-func lacking() []string {
-	var names []string
-	effective, err := strconv.ParseUint(status("CapEff"), 16, 64)
-	for _, c := range []struct {
-		bit  int
-		name string
-	}{{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN"}, {unix.CAP_NET_ADMIN, "CAP_NET_ADMIN"}, {unix.CAP_NET_RAW, "CAP_NET_RAW"}} {
-		if err != nil || effective&(1<<c.bit) == 0 {
-			names = append(names, c.name)
-		}
-	}
-	return names
 }
 
 // sysctl reads a number; absent is for a kernel that does not have it.

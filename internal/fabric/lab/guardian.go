@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
 
@@ -134,21 +135,34 @@ func supervisorAttributes() *syscall.SysProcAttr {
 
 // privileged reports whether the process may make namespaces and change their
 // networks without a user namespace.
-func privileged() bool {
+func privileged() bool { return os.Geteuid() == 0 && len(Lacking()) == 0 }
+
+// Lacking lists the effective capabilities that labs need without a user namespace, and this process does not have.
+func Lacking() (names []string) {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
-	if err := unix.Capget(&header, &data[0]); err != nil {
-		return false
+	err := unix.Capget(&header, &data[0])
+	for _, c := range [...]struct {
+		bit  int
+		name string
+	}{{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN"}, {unix.CAP_NET_ADMIN, "CAP_NET_ADMIN"}, {unix.CAP_NET_RAW, "CAP_NET_RAW"}} {
+		if err != nil || data[0].Effective&(1<<c.bit) == 0 {
+			names = append(names, c.name)
+		}
 	}
-	const needed = 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_NET_ADMIN | 1<<unix.CAP_NET_RAW
-	return os.Geteuid() == 0 && data[0].Effective&needed == needed
+	return names
 }
 
 // namespaceError says what to do when the kernel refuses a lab its namespaces.
-func namespaceError(err error) *control.Error {
-	switch {
-	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
-		return control.Errorf(control.Unable, "this system does not let user %d make namespaces (%v): allow unprivileged user namespaces, or run as root; `ndklab doctor` says more", os.Geteuid(), err)
+func namespaceError(err error) *control.Error { return refusal(err, os.Geteuid(), Lacking()) }
+
+// refusal is the namespaceError of a user who lacks capabilities.
+func refusal(err error, uid int, lacking []string) *control.Error {
+	switch denied := errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES); {
+	case denied && uid == 0 && len(lacking) > 0:
+		return control.Errorf(control.Unable, "this system does not let root without %s make namespaces (%v): give ndklab these capabilities; `ndklab doctor` says more", strings.Join(lacking, ", "), err)
+	case denied:
+		return control.Errorf(control.Unable, "this system does not let user %d make namespaces (%v): allow unprivileged user namespaces, or run as root; `ndklab doctor` says more", uid, err)
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS):
 		return control.Errorf(control.Unable, "no more namespaces are allowed (%v): raise user.max_user_namespaces and its like", err)
 	}

@@ -134,6 +134,28 @@ func TestNoNamespaces(t *testing.T) {
 	}
 }
 
+// An error says who is refused namespaces, and what can be done about it.
+func TestRefusal(t *testing.T) {
+	all := []string{"CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_NET_RAW"}
+	for _, c := range []struct {
+		err     error
+		uid     int
+		lacking []string
+		code    control.Code
+		want    string
+	}{
+		{unix.EPERM, 1000, all, control.Unable, "user 1000 make namespaces (operation not permitted): allow unprivileged user namespaces, or run as root"},
+		{unix.EPERM, 0, all[2:], control.Unable, "root without CAP_NET_RAW make namespaces (operation not permitted): give ndklab these capabilities"},
+		{unix.EACCES, 0, nil, control.Unable, "user 0 make namespaces"},
+		{unix.ENOSPC, 0, all, control.Unable, "raise user.max_user_namespaces"},
+		{unix.ENOMEM, 0, all, control.Failed, "start a process of the lab: cannot allocate memory"},
+	} {
+		if err := refusal(c.err, c.uid, c.lacking); err.Code != c.code || !strings.Contains(err.Message, c.want) {
+			t.Errorf("%v for %d without %v: %v, want %s", c.err, c.uid, c.lacking, err, c.want)
+		}
+	}
+}
+
 // The lab's own UTS namespace has its name, as prompts and logs show it.
 func wantHostName(t *testing.T, lab string) {
 	t.Helper()
