@@ -8,7 +8,7 @@ export CGO_ENABLED = 0
 export RAPID_SEED ?= 1
 BUILD   := $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
-.PHONY: help build verbs verbs-lib page demo test judges test-chaos differential congestion slurm conformance race sim sim-links interop baseline bench bench-fabric bench-scale bench-verbs lint fuzz clean go
+.PHONY: help build verbs verbs-lib page demo test judges test-chaos differential congestion slurm kubernetes conformance race sim sim-links interop baseline bench bench-fabric bench-scale bench-verbs lint fuzz clean go
 
 help:  ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -53,7 +53,7 @@ test: build  ## all tests but the long ones, as `go test ./...` (NDKLAB_LONG=1: 
 	$(GO) test -timeout 25m ./...
 
 # Tests that take long are skipped (need.Time) unless this is set.
-judges test-chaos differential race congestion slurm: export NDKLAB_LONG = 1
+judges test-chaos differential race congestion slurm kubernetes: export NDKLAB_LONG = 1
 
 judges: go  ## programs for RDMA that nobody here wrote, in nodes: those that are installed, or all with NDKLAB_REQUIRED=1 (ONLY=UCX: tests of that name; ALL=1: longer tables)
 	$(if $(ALL),NDKLAB_PROGRAMS=all) $(GO) test -count=1 -timeout 60m -v $(if $(ONLY),-run '$(ONLY)') ./internal/fabric/programs
@@ -62,6 +62,11 @@ judges: go  ## programs for RDMA that nobody here wrote, in nodes: those that ar
 
 slurm: go  ## labs over the hosts of a real Slurm, or by a real sshd, in namespaces of this machine, and all that may befall them (root; Debian: slurmctld slurmd slurm-client munge openssh-server)
 	$(GO) test -p 1 -count=1 -timeout 20m -v -run '^Test(Slurm|SSHD|HostFaults)$$' ./internal/hosts ./examples ./internal/fabric/lab/chaos
+
+KUBERNETES ?= bin/kubernetes
+kubernetes: go  ## Jobs on a real Kubernetes, whose hosts are those of `make slurm`, and what befalls their pods (root; Debian, beside Slurm: etcd-server containerd runc containernetworking-plugins openssl; the first time it builds Kubernetes, in 7 minutes, into KUBERNETES)
+	@internal/hosts/testdata/kubernetes/build.sh '$(KUBERNETES)'
+	NDKLAB_TEST_KUBERNETES='$(abspath $(KUBERNETES))' $(GO) test -count=1 -timeout 20m -v -run '^TestKubernetes$$' ./internal/hosts/manifest
 
 TRIALS ?= 200
 SEED ?= 1

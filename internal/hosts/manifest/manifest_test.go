@@ -87,11 +87,11 @@ func TestManifest(t *testing.T) {
 		t.Errorf("the NetworkPolicy: %+v", p)
 	}
 	job := is.job.Spec
-	if *job.CompletionMode != batch.IndexedCompletion || *job.Completions != 3 || *job.Parallelism != 3 || *job.BackoffLimit != 0 {
+	if *job.CompletionMode != batch.IndexedCompletion || *job.Completions != 3 || *job.Parallelism != 3 || *job.BackoffLimitPerIndex != 0 || job.BackoffLimit != nil {
 		t.Errorf("the Job: %+v", job)
 	}
 	for _, rule := range job.PodFailurePolicy.Rules {
-		if rule.Action != batch.PodFailurePolicyActionFailJob {
+		if rule.Action != batch.PodFailurePolicyActionFailJob || !slices.Equal(rule.OnExitCodes.Values, []int32{2, 3, 4}) {
 			t.Errorf("%+v", rule)
 		}
 	}
