@@ -257,8 +257,8 @@ func (t *hostTrial) do(f hostFault, file string) time.Duration {
 		t.await(time.Now(), func(int) bool { return true })
 	}
 	_ = t.command.Wait() // the exit code tells
+	<-read               // what is in the pipe, until nobody has its other end
 	said.Close()
-	<-read
 	t.awaitNothing()
 	return took
 }
