@@ -201,6 +201,7 @@ func TestSlurm(t *testing.T) {
 		{"ports", "salloc -N 2 sh -c 'ndklab up examples/star.ndklab.yaml --hosts slurm && ss -Hltnp | grep ndklab; ndklab down star'", 0, []string{":611"}},
 		{"doctor", "salloc -N 3 ndklab doctor --hosts slurm", 0, []string{"host1  can run", "host3  can run", "labs can run on all hosts"}},
 		{"no such partition", "ndklab run examples/adapter.ndklab.yaml --set " + allowOverrun + " --hosts 'slurm:-N 2 -p nosuch'", 4, []string{"invalid partition specified: nosuch"}},
+		{"dry run", "salloc -Q -N 3 ndklab up examples/star.ndklab.yaml --hosts slurm --dry-run", 0, []string{"host1", "host2", "host3"}},
 		{"no allocation", "ndklab run examples/adapter.ndklab.yaml --set " + allowOverrun + " --hosts slurm", 2, []string{"expected to be run by salloc or sbatch"}},
 		{"stays up", `salloc -N 3 --exclusive sh -c 'ndklab up examples/star.ndklab.yaml --hosts slurm && ndklab exec star/h5 -- ping -c 1 10.0.0.1;
 			echo piped | ndklab exec star/h5 -- cat; ndklab exec star/h5 -- sh -c "exit 7"; echo status $?; ndklab link set star/h1:eth0 delay=5ms; ndklab link star; ndklab down star'`, 0,

@@ -134,18 +134,19 @@ func (f *hostsFlag) isForOneRun(what string) error {
 // place returns what is said of the placement of a lab on hosts that are alike, nil if there are none. Nothing else
 // is known of them before the lab is made.
 func (f *hostsFlag) place(t *topology.Topology) (*parts.Summary, error) {
-	var on []parts.Host
-	switch f.spec.Kind {
-	case hosts.Local:
-		on = parts.Alike(f.spec.Count)
-	case hosts.SSH:
-		for _, name := range f.spec.Names {
-			on = append(on, parts.Host{Name: name})
-		}
-	case "":
+	if f.spec.Kind == "" {
 		return nil, nil
-	default:
-		return nil, misuse("--dry-run with --hosts %s: the allocation says who its hosts are when the lab is made, expected local:N for as many, or their names", f.spec)
+	}
+	names, err := f.spec.Known(os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	if names == nil {
+		return nil, misuse("--dry-run with --hosts %s: its hosts are known when the lab is made, expected local:N for as many, or their names", f.spec)
+	}
+	on := make([]parts.Host, len(names))
+	for i, name := range names {
+		on[i] = parts.Host{Name: name, CPUs: 1}
 	}
 	p, err := parts.Plan(t, on, parts.UsualApart)
 	if list := (topology.ErrorList)(nil); err != nil && !errors.As(err, &list) { // it has no one place

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -346,18 +345,17 @@ func (s Spec) plan(lab string) (plan, error) {
 	case Task:
 		return taskPlan(lab, os.Getenv)
 	}
-	return s.localPlan(lab), nil
+	return s.localPlan(lab)
 }
 
 // localPlan starts all workers on this machine.
-func (s Spec) localPlan(lab string) plan {
-	p := plan{loopback: true}
-	for i := range s.Count {
-		name := "host" + strconv.Itoa(i+1)
-		p.names = append(p.names, name)
+func (s Spec) localPlan(lab string) (plan, error) {
+	names, err := s.Known(os.Getenv)
+	p := plan{loopback: true, names: names}
+	for i, name := range names {
 		p.commands = append(p.commands, localWorker(lab, name, i))
 	}
-	return p
+	return p, err
 }
 
 // localWorker starts a worker on this machine, of this very program.

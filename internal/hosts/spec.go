@@ -76,6 +76,22 @@ func Parse(text string) (Spec, error) {
 	return spec, spec.check("")
 }
 
+// Known returns the names of the hosts, in order, where they are known before a lab is made; nil where they are not. getenv is
+// os.Getenv but in tests.
+func (s Spec) Known(getenv func(string) string) (names []string, err error) {
+	switch s.Kind {
+	case Local:
+		for i := range s.Count {
+			names = append(names, "host"+strconv.Itoa(i+1))
+		}
+	case Slurm:
+		return jobHosts(getenv)
+	case SSH:
+		return s.Names, nil
+	}
+	return names, nil
+}
+
 // String returns a text that Parse reads. It names no file.
 func (s Spec) String() string {
 	switch s.Kind {
