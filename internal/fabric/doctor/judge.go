@@ -86,7 +86,7 @@ const (
 		"or run ndklab as root"
 )
 
-// containerRemedy is what a container needs to have labs run in it.
+// containerRemedy says how a container gets the rights that labs need.
 func (f *Facts) containerRemedy() string {
 	if f.Container == kubernetes {
 		return podRemedy
