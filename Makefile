@@ -2,11 +2,14 @@
 
 GO      ?= go
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+COMMIT  := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+# Of the commit, not of the build: the same commit gives the same bytes.
+DATE    := $(shell TZ=UTC0 git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ 2>/dev/null || echo unknown)
 # A static binary: the same file is command line, supervisor, engine and agent.
 export CGO_ENABLED = 0
 # The values that property tests draw: the same in every run. 0: others each time.
 export RAPID_SEED ?= 1
-BUILD   := $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
+BUILD   := $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)'
 
 .PHONY: help build verbs verbs-lib page demo test judges test-chaos differential congestion slurm kubernetes conformance race sim sim-links interop baseline bench bench-fabric bench-scale bench-verbs lint fuzz clean go
 

@@ -29,8 +29,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// version is set by the linker.
-var version = "unknown"
+// Of what this program is built, set by the linker: a tag or a commit's short name, the commit,
+// and its date in RFC 3339. The date is not that of the build: the same commit gives the same bytes.
+var (
+	version = "unknown"
+	commit  = "unknown"
+	date    = "unknown"
+)
 
 // Exit codes. They are an API.
 const (
