@@ -11,7 +11,7 @@ export CGO_ENABLED = 0
 export RAPID_SEED ?= 1
 BUILD   := $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)'
 
-.PHONY: help build verbs verbs-lib page demo test judges test-chaos differential congestion slurm kubernetes conformance race sim sim-links interop baseline bench bench-fabric bench-scale bench-verbs lint fuzz clean go
+.PHONY: help build verbs verbs-lib dist dist-check page demo test judges test-chaos differential congestion slurm kubernetes conformance race sim sim-links interop baseline bench bench-fabric bench-scale bench-verbs lint fuzz clean go
 
 help:  ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -43,6 +43,19 @@ verbs-lib:
 	  -Wl,--no-as-needed -l:libdl.so.2 -l:libpthread.so.0
 	@$(CC) -std=gnu11 -Wall -Wextra -Werror -Wmissing-prototypes $(VERBS_CFLAGS) -o $(VERBS_OUT)/ndklab-rnic verbs/rnic/*.c verbs/lib/room.c \
 	  -Wl,--no-as-needed -l:libdl.so.2 -l:libpthread.so.0
+
+# Programs for both architectures, and the libraries of verbs for amd64; the program release makes the rest of them.
+DIST := $(abspath dist)
+dist: go  ## dist, what a release has: archives, .deb, .rpm, images, manual pages, licences, a bill of materials, checksums (on amd64, with a C compiler)
+	@[ "$$($(GO) env GOHOSTARCH)" = amd64 ] || { echo 'make: dist builds the libraries of verbs for amd64, and is made on such a machine' >&2; exit 1; }
+	@rm -rf $(DIST) bin/dist && mkdir -p $(DIST)
+	@for arch in amd64 arm64; do GOARCH=$$arch $(BUILD) -o bin/dist/linux_$$arch/ ./cmd/... || exit; done
+	@$(MAKE) --no-print-directory verbs VERBS_OUT=bin/dist/linux_amd64/verbs
+	@rm -r bin/dist/linux_amd64/verbs/build
+	@cd release && $(GO) run -trimpath -buildvcs=false . -version '$(VERSION)' -commit '$(COMMIT)' -date '$(DATE)' -programs ../bin/dist -out $(DIST)
+
+dist-check: go  ## the tests of release: two clones of this commit, in two folders, give the same files (10 minutes)
+	cd release && NDKLAB_LONG=1 $(GO) test -count=1 -timeout 60m -v .
 
 page:  ## the page of `ndklab ui`, from its sources (Node.js and npm): what it makes is committed, and `make build` needs neither
 	@command -v npm >/dev/null || { \
