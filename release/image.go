@@ -56,9 +56,10 @@ func (r release) image(arch string, installed tree, scratch string) error {
 	if err != nil {
 		return err
 	}
-	// Names of tags have no "+" and no "~".
-	name := map[string]string{"org.opencontainers.image.ref.name": strings.TrimPrefix(r.version, "v")}
-	if err := index.AppendImage(image, layout.WithAnnotations(name), layout.WithPlatform(v1.Platform{OS: "linux", Architecture: arch})); err != nil {
+	// By the first podman names the image, by the second docker does.
+	name := "ndklab:" + strings.TrimPrefix(r.version, "v")
+	names := map[string]string{"org.opencontainers.image.ref.name": name, "io.containerd.image.name": "docker.io/library/" + name}
+	if err := index.AppendImage(image, layout.WithAnnotations(names), layout.WithPlatform(v1.Platform{OS: "linux", Architecture: arch})); err != nil {
 		return fmt.Errorf("write its layout: %w", err)
 	}
 	files, err := readTree(folder)

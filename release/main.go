@@ -131,18 +131,31 @@ func (r release) notes() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("CHANGELOG.md: %w", err)
 	}
-	return []byte(notes), nil
+	return []byte(r.linked(notes)), nil
 }
 
-// section returns what a document has below a heading of the second level, up to the next one.
-func section(text, heading string) (string, error) {
-	_, after, found := strings.Cut("\n"+text, "\n## "+heading+"\n")
-	if !found {
-		return "", fmt.Errorf("there is no heading %q, expected one for this version", "## "+heading)
+// target is where a link of Markdown points to.
+var target = regexp.MustCompile(`\]\([^)]+\)`)
+
+// linked returns a text of the folder of sources for another place: its links point to the commit on GitHub.
+func (r release) linked(text string) string {
+	return target.ReplaceAllStringFunc(text, func(link string) string {
+		if strings.HasPrefix(link, "](https://") {
+			return link
+		}
+		return "](https://github.com/ndklab/ndklab/blob/" + r.commit + "/" + strings.TrimPrefix(link, "](")
+	})
+}
+
+// section returns what a document has below a heading of the second level, such as "## [1.2.0] - 2026-12-01", up to the next one.
+func section(text, name string) (string, error) {
+	heading := regexp.MustCompile(`(?m)^## \[?` + regexp.QuoteMeta(name) + `\]?(?: - \S+)?$`).FindStringIndex(text)
+	if heading == nil {
+		return "", fmt.Errorf("there is no heading %q, expected one for this version", "## ["+name+"]")
 	}
-	body, _, _ := strings.Cut(after, "\n## ")
+	body, _, _ := strings.Cut(text[heading[1]:], "\n## ")
 	if strings.TrimSpace(body) == "" {
-		return "", errors.New("nothing is below the heading " + heading)
+		return "", errors.New("nothing is below the heading of " + name)
 	}
 	return strings.TrimSpace(body) + "\n", nil
 }

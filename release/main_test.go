@@ -84,19 +84,28 @@ func TestPackageVersion(t *testing.T) {
 }
 
 func TestSection(t *testing.T) {
-	const text = "# Changelog\n\n## Unreleased\n\n- new\n\n### Fixed\n\n- old\n\n## 1.0.0\n\n- first\n"
-	for heading, want := range map[string]string{"Unreleased": "- new\n\n### Fixed\n\n- old\n", "1.0.0": "- first\n"} {
+	const text = "# Changelog\n\n## Unreleased\n\n- new\n\n### Fixed\n\n- old\n\n## [1.0.0] - 2026-01-01\n\n- first\n\n## [1.0.0-rc.1]\n\n- before\n"
+	for heading, want := range map[string]string{"Unreleased": "- new\n\n### Fixed\n\n- old\n", "1.0.0": "- first\n", "1.0.0-rc.1": "- before\n"} {
 		if got, err := section(text, heading); err != nil || got != want {
 			t.Errorf("section %s is %q, %v; want %q", heading, got, err, want)
 		}
 	}
 	for text, want := range map[string]string{
-		text:                          `there is no heading "## 2.0.0", expected one for this version`,
-		"## 2.0.0\n\n## 1.0.0\n\n- x": "nothing is below the heading 2.0.0",
+		text:                          `there is no heading "## [2.0.0]", expected one for this version`,
+		"## 2.0.0\n\n## 1.0.0\n\n- x": "nothing is below the heading of 2.0.0",
 	} {
 		if _, err := section(text, "2.0.0"); err == nil || err.Error() != want {
 			t.Errorf("section says %v, want %s", err, want)
 		}
+	}
+}
+
+// The text of a release is read where it has no files beside it.
+func TestLinked(t *testing.T) {
+	const text = "a [page](docs/page.md#part), and [another](https://example.org/a)"
+	const want = "a [page](https://github.com/ndklab/ndklab/blob/f00d/docs/page.md#part), and [another](https://example.org/a)"
+	if got := (release{commit: "f00d"}).linked(text); got != want {
+		t.Errorf("the text is %q, want %q", got, want)
 	}
 }
 
