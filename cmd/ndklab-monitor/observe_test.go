@@ -35,10 +35,6 @@ func observe(b *testing.B, busy int) {
 		b.Fatal(err)
 	}
 	defer l.Close()
-	processes := processesOf(b, l.Info().Lab)
-	if len(processes) < manyNodes {
-		b.Fatalf("the lab has %d processes", len(processes))
-	}
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
 	ran := make(chan error, 1)
@@ -48,6 +44,7 @@ func observe(b *testing.B, busy int) {
 			ran <- err
 		}()
 	}
+	processes := awaitProcesses(b, l.Info().Lab, busy)
 	look := func() {
 		o, err := l.Observe(b.Context(), metrics.Bounds())
 		if err != nil || len(o.Nodes) != manyNodes+1 {
@@ -92,6 +89,20 @@ func pairsOf(nodes int) (all []topology.Workload) {
 		})
 	}
 	return all
+}
+
+// awaitProcesses returns the processes of a lab when so many nodes have theirs: others have none until something runs in them.
+func awaitProcesses(t testing.TB, lab string, nodes int) []string {
+	t.Helper()
+	for late := time.Now().Add(time.Minute); ; {
+		pids := processesOf(t, lab)
+		if len(byProgram(t, pids)["ndklab-node"]) >= nodes {
+			return pids
+		}
+		if time.Now().After(late) {
+			t.Fatalf("the lab has %d processes, and %d nodes are busy", len(pids), nodes)
+		}
+	}
 }
 
 // processesOf returns the processes of a lab, by their names, which begin as `ndklab-node LAB/NODE` does.
