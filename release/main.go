@@ -134,7 +134,7 @@ func (r release) notes() ([]byte, error) {
 	return []byte(r.linked(notes)), nil
 }
 
-// target is where a link of Markdown points to.
+// target matches the target of a link in Markdown.
 var target = regexp.MustCompile(`\]\([^)]+\)`)
 
 // linked returns a text of the folder of sources for another place: its links point to the commit on GitHub.

@@ -12,7 +12,7 @@ import (
 	_ "github.com/goreleaser/nfpm/v2/rpm"
 )
 
-// description is what packages and images say of themselves.
+// description describes ndklab in packages and images.
 const description = "RDMA clusters on one Linux machine, with emulated adapters and links"
 
 // packages writes the .deb and the .rpm of an architecture.

@@ -15,7 +15,7 @@ import (
 
 // A pmi is a task's connection to the daemon of its step, through which tasks tell each other values, by the
 // second version of PMI's wire protocol. Slurm serves it (srun --mpi=pmi2; its sources, src/plugins/mpi/pmi2), and
-// MPICH is where it comes from (src/pmi/pmi2). It is for one goroutine.
+// it comes from MPICH (src/pmi/pmi2). It is for one goroutine.
 type pmi struct {
 	conn net.Conn
 	r    *bufio.Reader
