@@ -56,6 +56,7 @@ type Lab struct {
 	place place
 	life  *os.File // the state file, whose lock is free once the lab's processes are gone; nil if it was removed
 	info  Info
+	nodes int  // that the lab has or, as it is starting, is to have
 	owner bool // the lab ends with the connection
 	// recorder is the process that writes the captures which the topology asks for.
 	// It is nil unless this process started the lab.
@@ -141,7 +142,7 @@ func Start(ctx context.Context, topo *topology.Topology, options Options) (*Lab,
 		return nil, err
 	}
 	l := newLab(p)
-	l.owner, l.events, l.announce = true, options.Events, options.Announce
+	l.nodes, l.owner, l.events, l.announce = len(topo.Nodes), true, options.Events, options.Announce
 	logFile, err := l.launch(ctx, len(topo.Captures) > 0, over, options.Network, topo.Continues())
 	if err != nil {
 		return nil, err
@@ -324,6 +325,7 @@ func open(ctx context.Context, p place, limit time.Duration) (*Lab, error) {
 		}
 		return nil, err
 	}
+	l.nodes = l.info.Nodes
 	return l, nil
 }
 
@@ -491,7 +493,7 @@ func (l *Lab) Close() error {
 // closed then. If the lab's guardian was killed, the kernel may be about to end its
 // last processes. It fails if the lab does not answer, as one whose supervisor is stopped.
 func (l *Lab) Down(ctx context.Context) error {
-	asked, cancel := context.WithTimeout(ctx, endTime)
+	asked, cancel := context.WithTimeout(ctx, endTimeOf(l.nodes))
 	defer cancel()
 	err := methodDown.Call(asked, l.conn, nil)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
@@ -523,7 +525,7 @@ func (l *Lab) close(ending bool) error {
 		}
 		defer l.life.Close()
 		if ending {
-			l.closeErr = l.place.awaitEnd(l.life)
+			l.closeErr = l.place.awaitEnd(l.life, l.nodes)
 		}
 		if l.recorder != nil {
 			if ending && l.closeErr == nil {

@@ -155,13 +155,18 @@ var errLocked = errors.New("state file is locked")
 const (
 	lockPoll = 2 * time.Millisecond
 	endTime  = 10 * time.Second // they take far less, unless the machine is in trouble
+	// Each node may add this to it: the kernel takes away namespaces and interfaces of one node after the other.
+	endTimePerNode = 5 * time.Millisecond
 )
+
+// endTimeOf returns how long the processes of a lab of so many nodes may take to end.
+func endTimeOf(nodes int) time.Duration { return endTime + time.Duration(nodes)*endTimePerNode }
 
 // reserve makes and locks the state file of a lab whose socket the caller has
 // bound. A lab of that name that is just ending is waited for.
 func (p place) reserve(ctx context.Context) (*os.File, error) {
 	var locked *os.File
-	err := poll(ctx, func() (err error) {
+	err := poll(ctx, endTime, func() (err error) {
 		locked, err = p.lock(true)
 		return err
 	})
@@ -183,13 +188,13 @@ func (p place) reserve(ctx context.Context) (*os.File, error) {
 // awaitEnd waits until the processes of a lab that is ending are gone, and
 // removes what they left if the guardian did not. life is the lab's state file,
 // as the caller opened it while the lab lived: by now another lab may have that
-// name. It is nil if the file was gone already.
-func (p place) awaitEnd(life *os.File) error {
+// name. It is nil if the file was gone already. The lab has so many nodes.
+func (p place) awaitEnd(life *os.File, nodes int) error {
 	wait := func() error { return tryLock(life) }
 	if life == nil {
 		wait = p.unheard
 	}
-	err := poll(context.Background(), wait)
+	err := poll(context.Background(), endTimeOf(nodes), wait)
 	if errors.Is(err, errLocked) {
 		return control.Errorf(control.Failed, "lab %s does not end%s", p.name, p.remedy())
 	}
@@ -246,10 +251,9 @@ func (p place) cleanAs(locked *os.File) error {
 	return p.clean()
 }
 
-// poll calls f until it does not fail with errLocked, for as long as the
-// processes of a lab may take to end.
-func poll(ctx context.Context, f func() error) error {
-	late := time.After(endTime)
+// poll calls f until it does not fail with errLocked, until limit has passed or ctx ends.
+func poll(ctx context.Context, limit time.Duration, f func() error) error {
+	late := time.After(limit)
 	tick := time.NewTicker(lockPoll)
 	defer tick.Stop()
 	for {

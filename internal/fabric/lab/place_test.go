@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
@@ -220,5 +221,29 @@ func TestNotUp(t *testing.T) {
 	}
 	if err := notUp(name, []Info{{Lab: name}}); err.Error() != fmt.Sprintf("lab %s is not up (no lab is)", name) {
 		t.Error(err)
+	}
+}
+
+// TestEndTime: a lab that does not end is given the longer, the more nodes it has.
+func TestEndTime(t *testing.T) {
+	p := testPlace(t)
+	locked, err := p.lock(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locked.Close()
+	life, err := os.Open(p.stateFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer life.Close()
+	for nodes, want := range map[int]time.Duration{2: 10010 * time.Millisecond, 10_000: time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			err := p.awaitEnd(life, nodes)
+			if took := time.Since(began); err == nil || !strings.HasSuffix(err.Error(), "does not end") || took != want {
+				t.Errorf("of %d nodes: %v after %v, want %v", nodes, err, took, want)
+			}
+		})
 	}
 }
