@@ -76,7 +76,7 @@ func baseline(r *reader, m *mapping[baselineMap], t *Topology) *Baseline {
 // report is the path and the content of a file that is an earlier run's report.
 func report(r *reader, v val[string]) (path string, content []byte) {
 	path = r.path(v.is)
-	content, ok := r.content(v.at, path, MaxSize, "no baseline", "no baseline: %v; expected a report, which \"ndklab run -o json\" makes")
+	content, ok := r.content(v.at, path, maxReferred, "no baseline", "no baseline: %v; expected a report, which \"ndklab run -o json\" makes")
 	if ok && !json.Valid(content) {
 		r.errorf(v.at, "%s is no JSON, expected a report, which \"ndklab run -o json\" makes", path)
 		return path, nil

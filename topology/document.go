@@ -12,15 +12,19 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// MaxSize is the size in bytes of the largest topology file that is read.
-const MaxSize = 4 << 20
+// MaxSize is the size in bytes of the largest topology file that is read: one that names 100,000 nodes and as many links with a
+// delay has 9 MB.
+const MaxSize = 16 << 20
+
+// maxReferred is the size in bytes of the largest file that a topology refers to.
+const maxReferred = 4 << 20
 
 const (
 	// maxDepth bounds how deep lists and maps nest, aliases expanded. The
 	// schema needs 8.
 	maxDepth = 32
-	// maxValues bounds the values of a file, aliases expanded. The densest
-	// useful file of MaxSize, all links, has some 600,000.
+	// maxValues bounds the values of a file, aliases expanded. That of 100,000 nodes and
+	// as many links with a delay has some 900,000.
 	maxValues = 1 << 20
 )
 
@@ -48,7 +52,7 @@ func (r *reader) document(data []byte) *yaml.Node {
 // if errors were reported.
 func (r *reader) value(data []byte) (root *yaml.Node, ok bool) {
 	if len(data) > MaxSize {
-		r.errorAt(1, 1, "the file has more than %d bytes (4 MiB), expected no more", MaxSize)
+		r.errorAt(1, 1, "the file has more than %d bytes (%d MiB), expected no more", MaxSize, MaxSize>>20)
 		return nil, false
 	}
 	if !printable(r, data) {

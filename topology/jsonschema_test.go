@@ -34,7 +34,7 @@ var beyondSchema = []string{
 	`^the ends of the link share no subnet`, `shares no subnet with`, `^no (address|subnet) is left`, `^MTU `, ` make a loop of switches`,
 	`has no address in`, `^the subnet .* has addresses of`, `^the partition separates nothing`, `^no timeline entry`, `is a node and a workload`, `^workload .* (starts by itself|is started|does not|is a program)`, `^entry `, `^no baseline: `, `is no JSON`, `^until .* is not after`, `^every .* is more than`, `expected a regular expression`,
 	`waits for itself`, `^nodes wait for each other`, `lies below .*, which is a file`, `^an address is given to the switch`, `^the lab has no name`, `^convergence: the lab has no router`, `: netem knows no dilation`,
-	`is no name of an external interface`, `^what nodes are given`, `^(source|file|jitter: file|jitter: no samples|no samples)\b.*(there is no file|files)`, `has more than 4194304 bytes`, `^file: `,
+	`is no name of an external interface`, `^what nodes are given`, `^(source|file|jitter: file|jitter: no samples|no samples)\b.*(there is no file|files)`, `has more than \d+ bytes`, `^file: `,
 
 	// Ranges of names.
 	`^the shape .* has no tier`, `is odd, expected`, `" has \d+ characters, expected`, `^endpoints: interface name .* has \d+ bytes`, `has no \] behind its`, `the range \[`, `^.* stands? for `, `has a pattern, expected`, `^addresses are given to the \d+ interfaces`, ` at each node for `, ` has a range and \*`, `^with (this entry|.*) the(re)? `,

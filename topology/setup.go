@@ -357,7 +357,7 @@ func source(r *reader, n *yaml.Node) []byte {
 	if content, ok := r.sources[name]; ok {
 		return content
 	}
-	content, _ := r.content(n, name, MaxSize, "content: and the text", "%v")
+	content, _ := r.content(n, name, maxReferred, "content: and the text", "%v")
 	if r.sources == nil {
 		r.sources = make(map[string][]byte)
 	}

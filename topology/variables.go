@@ -62,7 +62,7 @@ type expansion struct {
 	left int       // bytes that may still be written
 }
 
-var errTooLarge = fmt.Errorf("the values of variables make the file larger than %d bytes (4 MiB), expected no more", MaxSize)
+var errTooLarge = fmt.Errorf("the values of variables make the file larger than %d bytes (%d MiB), expected no more", MaxSize, MaxSize>>20)
 
 // text reads up to the end or, if it is inside of that many defaults, up to the
 // brace that closes the innermost. A default that is not used is read, but no
