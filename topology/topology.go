@@ -67,17 +67,17 @@ const (
 type Node struct {
 	Name         string
 	Kind         Kind
-	SpanningTree bool    // of a switch: links may form loops, and the tree decides which of them carry packets
-	CPU          float64 // cores; 0 is no limit
-	Memory       uint64  // bytes; 0 is no limit
-	PIDs         uint64  // processes and threads at once; 0 is no limit
-	Restart      bool    // not of a switch: when its agent has died it is started again
-	NoVerbs      bool    // programs for RDMA are not to find a host's adapter
-	Adapter      Adapter
+	SpanningTree bool        `json:",omitempty"` // of a switch: links may form loops, and the tree decides which of them carry packets
+	CPU          float64     `json:",omitempty"` // cores; 0 is no limit
+	Memory       uint64      `json:",omitempty"` // bytes; 0 is no limit
+	PIDs         uint64      `json:",omitempty"` // processes and threads at once; 0 is no limit
+	Restart      bool        `json:",omitempty"` // not of a switch: when its agent has died it is started again
+	NoVerbs      bool        `json:",omitempty"` // programs for RDMA are not to find a host's adapter
+	Adapter      Adapter     `json:",omitzero"`
 	Buffer       *Buffer     `json:",omitempty"` // of a switch or router; nil: each port has a queue of its own
 	Priorities   *Priorities `json:",omitempty"` // of one with a Buffer; nil: as the preset has them
 	Watchdog     *Watchdog   `json:",omitempty"` // likewise; nil: none
-	Setup        Setup       // of a host or router
+	Setup        Setup       `json:",omitzero"`  // of a host or router
 	// Of a lab over several hosts: which of them has the node, by its name or its number from 1 ("": any), and the group
 	// whose nodes all have the same ("": none), with where the file says so. A lab on one machine ignores them.
 	Host       string      `json:",omitempty"`
@@ -87,7 +87,7 @@ type Node struct {
 	Interfaces []Interface // one per link that ends here
 	// Routes lead to all subnets that the node reaches through routers, beside
 	// those that its interfaces are in. A switch has none.
-	Routes []Route
+	Routes []Route `json:",omitempty"`
 }
 
 // A Route is the way to one subnet, or to several that lie together.
@@ -107,7 +107,7 @@ type Interface struct {
 	// none in a switch. Machines outside the lab configure themselves: there they
 	// are what the lab expects.
 	Addresses []netip.Prefix
-	Given     bool // the file gives the addresses
+	Given     bool `json:",omitempty"` // the file gives the addresses
 }
 
 // Adapter holds what the file sets of a node's adapter, under the names that NDK
@@ -210,12 +210,12 @@ type Link struct {
 	// Directions says how packets fare: [0] those sent by Endpoints[0], [1]
 	// those sent by Endpoints[1].
 	Directions   [2]Impairment
-	Down         bool   // it starts without carrier, in both directions
+	Down         bool   `json:",omitempty"` // it starts without carrier, in both directions
 	Engine       Engine // what does the impairments
-	EngineAt     Place  // where the file asks for it; zero if it does not
+	EngineAt     Place  `json:",omitzero"` // where the file asks for it; zero if it does not
 	Offload      bool   // the ends may hand over super-packets; else each wire packet leaves by itself
 	Tolerance    Tolerance
-	AllowOverrun bool // an overrun is reported, but does not fail the run
+	AllowOverrun bool `json:",omitempty"` // an overrun is reported, but does not fail the run
 }
 
 // A Place says where a topology file has something. Line and Column count from 1;

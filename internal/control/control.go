@@ -30,8 +30,8 @@ import (
 	"github.com/ndklab/ndklab/internal/failure"
 )
 
-// MaxMessage bounds a message, in bytes: a report on thousands of nodes fits.
-const MaxMessage = 64 << 20
+// MaxMessage bounds a message, in bytes: the topology of 100,000 nodes has 50 MiB, a report on them less than 200 MiB.
+const MaxMessage = 256 << 20
 
 // MaxFiles bounds the descriptors of one request.
 const MaxFiles = 16
