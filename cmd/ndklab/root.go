@@ -52,8 +52,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(flagError)
-	cobra.AddTemplateFunc("variables", variablesHelp)
-	root.SetUsageTemplate(usageTemplate)
+	root.SetUsageFunc(printUsage)
 	cobra.EnableCommandSorting = false
 	help := helpCommand()
 	for _, group := range []struct {
@@ -105,23 +104,32 @@ func needCommand(cmd *cobra.Command, of string) {
 	}
 }
 
-// usageTemplate is the second half of a command's --help.
-const usageTemplate = `Usage:
-  {{.UseLine}}{{if .Aliases}}
-  also called {{range $i, $name := .Aliases}}{{if $i}} and {{end}}{{$name}}{{end}}{{end}}
-{{if .Groups}}{{$all := .Commands}}{{range $group := .Groups}}
-{{.Title}}:{{range $all}}{{if and (eq .GroupID $group.ID) .IsAvailableCommand}}
-  {{rpad .Name .NamePadding}}  {{.Short}}{{end}}{{end}}
-{{end}}{{else if .HasAvailableSubCommands}}
-Commands:{{range .Commands}}{{if .IsAvailableCommand}}
-  {{rpad .Name .NamePadding}}  {{.Short}}{{end}}{{end}}
-{{end}}
-Examples:
-{{.Example}}
-
-Flags:
-{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{variables .}}
-`
+// printUsage writes the second half of a command's --help. It is no template, since the linker keeps every method of a program
+// that has templates: a third of it.
+func printUsage(cmd *cobra.Command) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Usage:\n  %s\n", cmd.UseLine())
+	if len(cmd.Aliases) > 0 {
+		fmt.Fprintf(&b, "  also called %s\n", strings.Join(cmd.Aliases, " and "))
+	}
+	list := func(title, group string) {
+		fmt.Fprintf(&b, "\n%s:\n", title)
+		for _, sub := range cmd.Commands() {
+			if sub.GroupID == group && sub.IsAvailableCommand() {
+				fmt.Fprintf(&b, "  %-*s  %s\n", sub.NamePadding(), sub.Name(), sub.Short)
+			}
+		}
+	}
+	for _, group := range cmd.Groups() {
+		list(group.Title, group.ID)
+	}
+	if len(cmd.Groups()) == 0 && cmd.HasAvailableSubCommands() {
+		list("Commands", "")
+	}
+	fmt.Fprintf(&b, "\nExamples:\n%s\n\nFlags:\n%s%s\n", cmd.Example, strings.TrimRight(cmd.LocalFlags().FlagUsages(), "\n"), variablesHelp(cmd))
+	_, err := io.WriteString(cmd.OutOrStderr(), b.String())
+	return err
+}
 
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
