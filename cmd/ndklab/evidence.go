@@ -38,7 +38,7 @@ type evidence struct {
 // evidence is that of a run of a topology, which was read as text from a file.
 func (f *runFlags) evidence(text *topologyText, file string, t *topology.Topology) *evidence {
 	e := &evidence{topology: text, folder: filepath.Join(*f.artifacts, fmt.Sprintf("%s-%d", t.Name, t.Seed)), baseline: f.baseline.read, memory: *f.memory}
-	if file == standardInput { // what came there is in the folder
+	if text.gone { // the folder has it
 		file = filepath.Join(e.folder, topologyCopy)
 	}
 	e.replay = f.again(file, t.Seed, text.variables)

@@ -60,7 +60,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 		commands []*cobra.Command
 	}{
 		{"Labs", []*cobra.Command{
-			runCommand(), sweepCommand(), compareCommand(), upCommand(), applyCommand(), downCommand(), lsCommand(), inspectCommand(), waitCommand(), eventsCommand(), logsCommand(), uiCommand(), topCommand(), metricsCommand(),
+			demoCommand(), runCommand(), sweepCommand(), compareCommand(), upCommand(), applyCommand(), downCommand(), lsCommand(), inspectCommand(), waitCommand(), eventsCommand(), logsCommand(), uiCommand(), topCommand(), metricsCommand(),
 		}},
 		{"Nodes", []*cobra.Command{
 			execCommand(), shellCommand(), adapterCommand(), countersCommand(), connectionsCommand(), perfCommand(), rpingCommand(), rcPingpongCommand(),
@@ -69,7 +69,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 			stopCommand(), startCommand(), restartCommand(), killCommand(), pauseCommand(), resumeCommand(),
 		}},
 		{"Links", []*cobra.Command{linkCommand(), captureCommand()}},
-		{"Topology files", []*cobra.Command{validateCommand(), schemaCommand(), generateCommand(), graphCommand()}},
+		{"Topology files", []*cobra.Command{initCommand(), validateCommand(), schemaCommand(), generateCommand(), graphCommand()}},
 		{"This machine and ndklab", []*cobra.Command{doctorCommand(), gcCommand(), versionCommand(), completionCommand(), help}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})

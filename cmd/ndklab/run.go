@@ -103,22 +103,8 @@ command at once.
   ndklab run tests --shard 1/4 --retries 1        on the first of four machines
   ndklab run tests/flap.ndklab.yaml --count 100 --fail-fast`,
 	}
-	f := &runFlags{
-		output: outputFlag(cmd), seed: newSeedFlag(cmd), logs: newLogFlags(cmd), files: newFileFlags(cmd),
-		reconfigure: reconfigureFlag(cmd),
-		keep:        cmd.Flags().Bool("keep", false, "leave the lab up afterwards"),
-		reports:     newReportFlags(cmd),
-		artifacts:   cmd.Flags().String("artifacts", "ndklab-artifacts", "where runs that fail leave their evidence, a `DIR`"),
-		suite:       newSuiteFlags(cmd),
-		simulate:    cmd.Flags().Bool("simulate", false, "run it in virtual time, without a lab"),
-		baseline:    newBaselineFlags(cmd),
-		memory:      newMemoryFlag(cmd),
-		verbose:     verboseFlag(cmd),
-	}
-	f.files.labels = newLabelFlag(cmd)
-	f.files.addDilation(cmd)
-	f.files.hosts.add(cmd, "lay the lab over these hosts")
-	f.files.addSet(cmd)
+	f := newRunFlags(cmd)
+	f.suite = newSuiteFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		step := f.files.hosts.spec.Kind == hosts.Task
 		if rank, _, is := hosts.InStep(); step && is && rank > 0 {
@@ -175,6 +161,26 @@ command at once.
 	return cmd
 }
 
+// newRunFlags returns the flags of run, but for those of suites, as a command has them from now on.
+func newRunFlags(cmd *cobra.Command) *runFlags {
+	f := &runFlags{
+		output: outputFlag(cmd), seed: newSeedFlag(cmd), logs: newLogFlags(cmd), files: newFileFlags(cmd),
+		reconfigure: reconfigureFlag(cmd),
+		keep:        cmd.Flags().Bool("keep", false, "leave the lab up afterwards"),
+		reports:     newReportFlags(cmd),
+		artifacts:   cmd.Flags().String("artifacts", "ndklab-artifacts", "where runs that fail leave their evidence, a `DIR`"),
+		simulate:    cmd.Flags().Bool("simulate", false, "run it in virtual time, without a lab"),
+		baseline:    newBaselineFlags(cmd),
+		memory:      newMemoryFlag(cmd),
+		verbose:     verboseFlag(cmd),
+	}
+	f.files.labels = newLabelFlag(cmd)
+	f.files.addDilation(cmd)
+	f.files.hosts.add(cmd, "lay the lab over these hosts")
+	f.files.addSet(cmd)
+	return f
+}
+
 // checkArtifacts finds what would keep evidence from being written before anything is run.
 func (f *runFlags) checkArtifacts() error {
 	if *f.artifacts == "" {
@@ -220,6 +226,11 @@ func runOne(cmd *cobra.Command, arg string, f *runFlags) error {
 		}
 		do = func() (*report.Run, error) { return runLab(cmd, arg, f) }
 	}
+	return f.printRun(cmd, do)
+}
+
+// printRun prints the report of a run, and returns the error that ends the command.
+func (f *runFlags) printRun(cmd *cobra.Command, do func() (*report.Run, error)) error {
 	begin := time.Now()
 	result, err := do()
 	if err != nil {

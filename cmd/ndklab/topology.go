@@ -33,6 +33,7 @@ func readTopology(ctx context.Context, file string) (*topology.Topology, error) 
 type topologyText struct {
 	name string
 	data []byte
+	gone bool // it is in no file that could be read again
 	// variables are those of the environment that the text has and that were set when it
 	// was parsed, as NAME=value: without them it would say something else.
 	variables []string
@@ -64,7 +65,7 @@ func readText(ctx context.Context, file string) (*topologyText, error) {
 			if err != nil {
 				return nil, control.Errorf(control.Usage, "%s: %v", inputName, err)
 			}
-			return &topologyText{name: inputName, data: data}, nil
+			return &topologyText{name: inputName, data: data, gone: true}, nil
 		}
 		data, err := readFile(file)
 		if err != nil {
