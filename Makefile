@@ -11,7 +11,7 @@ export CGO_ENABLED = 0
 export RAPID_SEED ?= 1
 BUILD   := $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)'
 
-.PHONY: help build verbs verbs-lib dist dist-check page demo test judges test-chaos differential congestion slurm kubernetes conformance race sim sim-links interop baseline bench bench-fabric bench-scale bench-verbs lint fuzz clean go
+.PHONY: help check build verbs verbs-lib dist dist-check page demo test judges test-chaos differential congestion slurm kubernetes conformance race sim sim-links interop baseline bench bench-fabric bench-scale bench-verbs lint fuzz clean go
 
 help:  ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -65,7 +65,17 @@ page:  ## the page of `ndklab ui`, from its sources (Node.js and npm): what it m
 demo: build  ## runs the example lab: two nodes, an impaired link, verified RDMA
 	@bin/ndklab run examples/pair.ndklab.yaml
 
-test: build  ## all tests but the long ones, as `go test ./...` (NDKLAB_LONG=1: those, too)
+# What decides: packets, queue pairs, connections, links, switches, topologies, labs.
+CHECKED := $(addprefix ./internal/provider/,cm congestion gsi pace rc roce transport uc ud) ./provider ./topology ./internal/topology/... ./internal/control \
+  ./internal/fabric/core ./internal/fabric/impair ./internal/fabric/mmu ./internal/fabric/scenario
+# Of each property, for which `make test` draws 100 values.
+check: export RAPID_CHECKS = 20
+check: build  ## in half a minute: the tests of what decides, and the example lab, in virtual time where no lab can run
+	@$(GO) test -timeout 5m $(CHECKED)
+	@if bin/ndklab doctor >/dev/null; then bin/ndklab demo; else bin/ndklab demo --simulate; fi
+
+test: build  ## all tests but the long ones, as `go test ./...` (NDKLAB_LONG=1: those, too); it says beforehand what it skips, and why
+	@$(GO) run -trimpath ./internal/need/forecast
 	$(GO) test -timeout 25m ./...
 
 # Tests that take long are skipped (need.Time) unless this is set.
