@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/confine"
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/lab"
 	"github.com/ndklab/ndklab/internal/fabric/metrics"
@@ -26,6 +27,9 @@ func Expose(ctx context.Context, params monitor.Metrics) error {
 	defer l.Close()
 	if params.Once {
 		return write(ctx, l)
+	}
+	if err := confine.Process(); err != nil { // since others than the lab's user may ask
+		return err
 	}
 	ended, err := newServer(params.Lab, func(ctx context.Context) ([]*dto.MetricFamily, error) { return gather(ctx, l) }).serve(ctx, params.Listen, os.Stdout, l.Done())
 	if err != nil || !ended {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/confine"
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/linkem"
 	"github.com/ndklab/ndklab/internal/node/reaper"
@@ -93,6 +94,9 @@ func runEngine() error {
 		if dilation, err = strconv.Atoi(os.Args[1]); err != nil {
 			return fmt.Errorf("dilation: %w", err)
 		}
+	}
+	if err := confine.Process(); err != nil { // since packets of any program arrive here
+		return err
 	}
 	return linkem.Main(inherited(firstFile, "control"), dilation)
 }

@@ -292,7 +292,12 @@ func (d *linkDriver) configureExternal(ctx context.Context, external string) err
 	if err != nil {
 		return err
 	}
-	if err := engine.Relay(ctx, external, namespace, d.sockets); err != nil {
+	packets, err := relay.OpenInterface(namespace, external)
+	if err != nil {
+		return err
+	}
+	defer packets.Close()
+	if err := engine.Relay(ctx, external, packets, d.sockets); err != nil {
 		return fmt.Errorf("engine: %w", err)
 	}
 	return nil

@@ -243,6 +243,17 @@ func TestNodeDies(t *testing.T) {
 	runCommand(t, l, "n2", node.Command{Args: []string{"true"}}).wait(t)
 }
 
+// TestEngineIsConfined: a link engine starts no program and writes to no file by its name (package confine).
+func TestEngineIsConfined(t *testing.T) {
+	topo := ring(uniqueName(t), 2)
+	topo.Links[0].Directions[0].Delay = time.Millisecond
+	start(t, topo)
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", processOf(t, topo.Name, "ndklab-linkem")))
+	if err != nil || !strings.Contains(string(status), "\nNoNewPrivs:\t1\n") || !strings.Contains(string(status), "\nSeccomp:\t2\n") {
+		t.Errorf("%v\n%s", err, status)
+	}
+}
+
 func TestEngineDies(t *testing.T) {
 	topo := ring(uniqueName(t), 2)
 	topo.Links[0].Directions[0].Loss.Rate = 0.5

@@ -80,7 +80,7 @@ var (
 	methodReplay   = control.NewMethod[control.None, Log]("replay").WithFiles(1, 1)
 	methodLosses   = control.NewProcedure[uint64]("losses").WithFiles(1, 1)
 	methodTap      = control.NewProcedure[tapParams]("tap").WithFiles(2, 2) // lasts until the caller gives up
-	methodRelay    = control.NewProcedure[string]("relay").WithFiles(2, 2)  // a namespace and a directory
+	methodRelay    = control.NewProcedure[string]("relay").WithFiles(2, 2)  // a packet socket and a directory
 	methodFabric   = control.NewProcedure[Fabric]("fabric")
 	methodCarry    = control.NewProcedure[carryParams]("carry")
 	methodRoutes   = control.NewProcedure[routesParams]("routes")
@@ -314,10 +314,10 @@ func (e *Engine) Buffers(ctx context.Context) (BufferFigures, error) {
 	return methodBuffers.Call(ctx, e.conn, nil)
 }
 
-// Relay opens a relay of an interface of a network namespace, with its sockets
-// in a directory; see package relay. It lasts as long as the process.
-func (e *Engine) Relay(ctx context.Context, iface string, namespace, directory *os.File) error {
-	return methodRelay.Call(ctx, e.conn, iface, namespace, directory)
+// Relay opens a relay of an interface, of which there is a packet socket (relay.OpenInterface), with its sockets
+// in a directory; see package relay. It lasts as long as the process. The files stay the caller's.
+func (e *Engine) Relay(ctx context.Context, iface string, packets, directory *os.File) error {
+	return methodRelay.Call(ctx, e.conn, iface, packets, directory)
 }
 
 // Relays returns what every relay has counted, by its interface.

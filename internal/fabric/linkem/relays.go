@@ -15,18 +15,18 @@ type relays struct {
 	open map[string]*relay.Relay
 }
 
-// serve opens a relay. Its directory stays open with it.
+// serve opens a relay. Its files stay open with it.
 func (all *relays) serve(_ context.Context, r *control.Request, iface string) error {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if all.open[iface] != nil {
 		return control.Errorf(control.Usage, "the engine has a relay of %s already", iface)
 	}
-	opened, err := relay.Open(r.Files[0], iface, r.Files[1])
+	opened, err := relay.Open(iface, r.Files[0], r.Files[1])
 	if err != nil {
 		return err
 	}
-	r.Files[1] = nil
+	clear(r.Files)
 	if all.open == nil {
 		all.open = map[string]*relay.Relay{}
 	}

@@ -74,25 +74,21 @@ type Relay struct {
 	toPeer, fromPeer, noPeer, lost atomic.Uint64
 }
 
-// Open opens an interface of a network namespace, makes its socket in a
-// directory, and relays until Close. The directory's file is the Relay's from then
-// on, unless Open fails.
-func Open(namespace *os.File, iface string, directory *os.File) (*Relay, error) {
+// Open makes the socket of an interface, of which there is a packet socket (OpenInterface), in a directory, and relays until
+// Close. The files are the Relay's from then on, unless Open fails.
+func Open(iface string, packets, directory *os.File) (*Relay, error) {
 	r := &Relay{out: -1}
-	if err := r.open(namespace, iface, directory); err != nil {
+	if err := r.open(iface, directory); err != nil {
 		r.Close()
 		return nil, fmt.Errorf("relay of %s: %w", iface, err)
 	}
-	r.directory = directory
+	r.iface, r.directory = packets, directory
 	r.running.Go(r.sendToPeer)
 	r.running.Go(r.sendToInterface)
 	return r, nil
 }
 
-func (r *Relay) open(namespace *os.File, iface string, directory *os.File) (err error) {
-	if r.iface, err = openInterface(namespace, iface); err != nil {
-		return err
-	}
+func (r *Relay) open(iface string, directory *os.File) error {
 	// A path through the descriptor leads to the directory also if something else is mounted
 	// over it, and the address is short.
 	base := fmt.Sprintf("/proc/self/fd/%d/", directory.Fd())
@@ -115,9 +111,9 @@ func (r *Relay) open(namespace *os.File, iface string, directory *os.File) (err 
 	return nil
 }
 
-// openInterface opens a packet socket for what enters an interface of a
-// namespace. The socket stays there.
-func openInterface(namespace *os.File, iface string) (*os.File, error) {
+// OpenInterface opens a packet socket for what enters an interface of a
+// namespace. The socket stays there. The process that relays may be another, which gets into no namespace.
+func OpenInterface(namespace *os.File, iface string) (*os.File, error) {
 	var file *os.File
 	done := make(chan error)
 	go func() {
@@ -131,7 +127,10 @@ func openInterface(namespace *os.File, iface string) (*os.File, error) {
 		}
 		done <- err
 	}()
-	return file, <-done
+	if err := <-done; err != nil {
+		return nil, fmt.Errorf("relay of %s: %w", iface, err)
+	}
+	return file, nil
 }
 
 // Close ends the relay. The sockets' files stay for the owner of the directory

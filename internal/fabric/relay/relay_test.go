@@ -79,7 +79,11 @@ func pair(t *testing.T) [2]side {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := Open(namespace, name, directory)
+		packets, err := OpenInterface(namespace, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Open(name, packets, directory)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -339,18 +343,25 @@ func TestOpenFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer directory.Close()
-	if _, err := Open(namespace, "missing", directory); err == nil {
+	if _, err := OpenInterface(namespace, "missing"); err == nil {
 		t.Error("an interface that is not there was opened")
 	}
 	if err := netlink.LinkSetUp(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: "lo"}}); err != nil {
 		t.Fatal(err)
 	}
-	first, err := Open(namespace, "lo", directory)
+	var packets [2]*os.File
+	for i := range packets {
+		if packets[i], err = OpenInterface(namespace, "lo"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer packets[1].Close()
+	first, err := Open("lo", packets[0], directory)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer first.Close()
-	if _, err := Open(namespace, "lo", directory); !errors.Is(err, unix.EADDRINUSE) {
+	if _, err := Open("lo", packets[1], directory); !errors.Is(err, unix.EADDRINUSE) {
 		t.Errorf("a second relay of an interface: %v", err)
 	}
 }
