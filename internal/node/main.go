@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -93,7 +94,11 @@ func (a *agent) setUp() error {
 	}
 	// Neither the channel nor what the supervisor's parent left open is for
 	// commands.
-	if err := unix.CloseRange(controlFD, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+	err := unix.CloseRange(controlFD, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
+	if err == unix.EINVAL || err == unix.ENOSYS { // before Linux 5.11
+		err = closeEachOnExec(controlFD)
+	}
+	if err != nil {
 		return fmt.Errorf("close-on-exec: %w", err)
 	}
 	if err := lowerPriority(); err != nil {
@@ -103,6 +108,27 @@ func (a *agent) setUp() error {
 	// Mounts made here stay here, and others' do not come in.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("private mounts: %w", err)
+	}
+	return nil
+}
+
+// closeEachOnExec has no command inherit an open file whose descriptor is first or a later one.
+func closeEachOnExec(first int) error {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil {
+			return err
+		}
+		if fd < first {
+			continue
+		}
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, unix.FD_CLOEXEC); err != nil && err != unix.EBADF { // that of the folder is closed
+			return os.NewSyscallError("fcntl", err)
+		}
 	}
 	return nil
 }

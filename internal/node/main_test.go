@@ -160,3 +160,26 @@ func (l *logFile) text(t *testing.T) string {
 	}
 	return string(b)
 }
+
+// TestCloseEachOnExec: no command inherits the files from a descriptor on, as close_range(2) has it since Linux 5.11.
+func TestCloseEachOnExec(t *testing.T) {
+	var open [2]int
+	for i := range open {
+		fd, err := unix.Open("/dev/null", unix.O_RDONLY, 0) // without O_CLOEXEC
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd)
+		open[i] = fd
+	}
+	first := max(open[0], open[1])
+	if err := closeEachOnExec(first); err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range open {
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		if err != nil || (flags&unix.FD_CLOEXEC != 0) != (fd == first) {
+			t.Errorf("descriptor %d of those from %d on: flags %#x, %v", fd, first, flags, err)
+		}
+	}
+}

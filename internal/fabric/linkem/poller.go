@@ -30,6 +30,9 @@ type poller struct {
 
 	events  [64]unix.EpollEvent
 	timeout unix.Timespec // of wait
+
+	old  bool           // the kernel has no epoll_pwait2(2), which Linux 5.11 brought
+	self [1]unix.PollFd // the epoll instance, for ppoll(2)
 }
 
 // A thread cannot be woken on time, only early or late. It sleeps until early
@@ -182,11 +185,28 @@ func (w *poller) sleep(d time.Duration) (events int, err error) {
 	return w.look()
 }
 
-// block waits for events until the timeout, if there is one.
+// block waits for events until the timeout, if there is one, which is not the same afterwards.
 func (w *poller) block(timeout *unix.Timespec) (int, error) {
+	if w.old {
+		return w.blockByPoll(timeout)
+	}
 	n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(w.fd), uintptr(unsafe.Pointer(&w.events[0])), uintptr(len(w.events)),
 		uintptr(unsafe.Pointer(timeout)), 0, 0)
+	if errno == unix.ENOSYS {
+		w.old = true
+		return w.blockByPoll(timeout)
+	}
 	return countEvents(n, errno)
+}
+
+// blockByPoll is block by ppoll(2), whose timeout is as fine, and another system call.
+func (w *poller) blockByPoll(timeout *unix.Timespec) (int, error) {
+	w.self[0] = unix.PollFd{Fd: int32(w.fd), Events: unix.POLLIN}
+	n, _, errno := unix.Syscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&w.self[0])), 1, uintptr(unsafe.Pointer(timeout)), 0, 0, 0)
+	if n, err := countEvents(n, errno); n == 0 || err != nil {
+		return 0, err
+	}
+	return w.look()
 }
 
 // look returns how many events there are. It never blocks, so that the Go scheduler
@@ -203,5 +223,5 @@ func countEvents(n uintptr, errno unix.Errno) (int, error) {
 	case unix.EINTR:
 		return 0, nil
 	}
-	return 0, fmt.Errorf("epoll_pwait: %w", errno)
+	return 0, fmt.Errorf("wait for frames: %w", errno)
 }
