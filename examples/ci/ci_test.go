@@ -1,4 +1,5 @@
-// Package ci_test runs what the jobs for CI systems run, line by line.
+// Package ci_test runs what the jobs for CI systems run: each step of the action for GitHub and each line of the component for
+// GitLab, as the systems would.
 package ci_test
 
 import (
@@ -7,126 +8,95 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	"gopkg.in/yaml.v3"
+	"github.com/ndklab/ndklab/internal/need"
 )
 
-// A job has the contents of a CI job without the names of its steps.
+// root is the repository's.
+const root = "../.."
+
+// A job has what a system runs of a CI job.
 type job struct {
-	env   map[string]string
-	lines []string // of shell
-	keeps []string // files
+	env     map[string]string // which the system sets
+	folders []string          // variables of env that name folders, which are relative to the job's
+	steps   []step
+	keeps   []string // files and folders
 }
 
-func read(t *testing.T, file string, into any) {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(text, into); err != nil {
-		t.Fatal(err)
-	}
+// A step is a text for a shell.
+type step struct {
+	shell  []string // the command of the shell, before the text
+	text   string
+	env    map[string]string
+	always bool // also after one that failed
 }
 
-// jobs are those of both files, each on the first of its machines.
-func jobs(t *testing.T) map[string]job {
+// jobs are those of both files, each on the first of its machines, with the inputs that are given in place of the files' own.
+func jobs(t *testing.T, inputs map[string]string) map[string]job {
 	all := map[string]job{}
-	github(t, all)
-	gitlab(t, all)
+	github(t, inputs, all)
+	gitlab(t, inputs, all)
 	for _, name := range []string{"github/simulated", "github/labs", "gitlab/simulated", "gitlab/labs"} {
-		if j := all[name]; len(j.lines) == 0 || len(j.keeps) == 0 {
-			t.Fatalf("%s runs %q and keeps %q", name, j.lines, j.keeps)
+		if j := all[name]; len(j.steps) == 0 || len(j.keeps) == 0 {
+			t.Fatalf("%s runs %v and keeps %q", name, j.steps, j.keeps)
 		}
 	}
 	return all
 }
 
-func github(t *testing.T, all map[string]job) {
-	var file struct {
-		Env  map[string]string
-		Jobs map[string]struct {
-			Env   map[string]string
-			Steps []struct {
-				Run, Uses string
-				With      map[string]string
+// run runs a job in its folder. It returns the exit code of the step that failed, or 0, and what all have printed.
+func (j job) run(t *testing.T, folder string) (code int, output string) {
+	t.Helper()
+	env := append(os.Environ(), "no_proxy=127.0.0.1") // where releases are served
+	for name, value := range j.env {
+		if slices.Contains(j.folders, name) {
+			value = filepath.Join(folder, value)
+		}
+		env = append(env, name+"="+value)
+	}
+	added := filepath.Join(folder, j.env["GITHUB_PATH"])
+	for _, s := range j.steps {
+		if code != 0 && !s.always {
+			continue
+		}
+		cmd := exec.Command(s.shell[0], append(s.shell[1:], s.text)...)
+		cmd.Dir, cmd.Env = folder, slices.Clone(env)
+		for name, value := range s.env {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+		if j.env["GITHUB_PATH"] != "" { // a system puts folders of steps before PATH
+			if lines, err := os.ReadFile(added); err == nil {
+				cmd.Env = append(cmd.Env, "PATH="+strings.TrimSpace(string(lines))+":"+os.Getenv("PATH"))
 			}
+		}
+		out, err := cmd.CombinedOutput()
+		output += string(out)
+		if err != nil {
+			if code != 0 {
+				t.Errorf("a step fails after another: %v\n%s", err, out)
+			}
+			code = cmd.ProcessState.ExitCode()
 		}
 	}
-	read(t, "github.yml", &file)
-	for name, found := range file.Jobs {
-		j := job{env: map[string]string{"GITHUB_STEP_SUMMARY": "summary.md"}} // which the system sets
-		maps.Copy(j.env, file.Env)
-		for key, value := range found.Env {
-			j.env[key] = strings.ReplaceAll(value, "${{ matrix.shard }}", "1")
-		}
-		for _, s := range found.Steps {
-			if s.Run != "" {
-				j.lines = append(j.lines, s.Run)
-			}
-			if strings.HasPrefix(s.Uses, "actions/upload-artifact@") {
-				j.keeps = append(j.keeps, strings.Fields(s.With["path"])...)
-			}
-		}
-		all["github/"+name] = j
-	}
+	return code, output
 }
 
-func gitlab(t *testing.T, all map[string]job) {
-	var file map[string]yaml.Node
-	read(t, "gitlab-ci.yml", &file)
-	var common struct {
-		Variables map[string]string
-		Default   struct {
-			Artifacts struct {
-				Paths   []string
-				Reports struct{ JUnit string }
-			}
-		}
-	}
-	read(t, "gitlab-ci.yml", &common)
-	for name, node := range file {
-		var found struct{ Script []string }
-		if node.Kind != yaml.MappingNode || node.Decode(&found) != nil || found.Script == nil {
-			continue // no job
-		}
-		j := job{map[string]string{"CI_NODE_INDEX": "1", "CI_NODE_TOTAL": "2"}, found.Script, // which the system sets
-			append(slices.Clone(common.Default.Artifacts.Paths), common.Default.Artifacts.Reports.JUnit)}
-		maps.Copy(j.env, common.Variables)
-		all["gitlab/"+name] = j
-	}
-}
-
-// root is the repository's.
-const root = "../.."
-
-// The suite and the make targets that a job names exist.
+// The suites that jobs name exist.
 func TestRefersToWhatExists(t *testing.T) {
-	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, j := range jobs(t) {
-		if suite := filepath.Join(root, j.env["SUITE"]); !isSuite(suite) {
-			t.Errorf("%s: no topology is in %s", name, j.env["SUITE"])
-		}
-		for _, line := range j.lines {
-			for _, target := range regexp.MustCompile(`\bmake ([a-z-]+)`).FindAllStringSubmatch(line, -1) {
-				if !regexp.MustCompile(`(?m)^` + target[1] + `:`).Match(makefile) {
-					t.Errorf("%s: make has no target %s", name, target[1])
-				}
+	for name, j := range jobs(t, nil) {
+		var suite string
+		for _, s := range append(j.steps, step{env: j.env}) {
+			if files := s.env["INPUT_FILES"]; files != "" {
+				suite = files
 			}
 		}
+		if found, err := filepath.Glob(filepath.Join(root, suite, "*.ndklab.yaml")); err != nil || suite == "" || len(found) == 0 {
+			t.Errorf("%s: no topology is in %q: %v", name, suite, err)
+		}
 	}
-}
-
-func isSuite(folder string) bool {
-	found, err := filepath.Glob(filepath.Join(folder, "*.ndklab.yaml"))
-	return err == nil && len(found) > 0
 }
 
 // quick is a lab that takes no time, and of which a check fails if it is wanted.
@@ -138,62 +108,65 @@ workloads: [{name: w, from: a, to: b, operation: write, size: 4KiB, count: 10, v
 checks: [{workload: w, errors: 0, latency_max: "<= %s"}]
 `
 
-// Every line of each job is run as it stands, but for a suite that takes no time and a command that has
-// been built already; the job's verdict is that of the suite, and what it keeps is there.
+// Every step of each job is run as it stands, but for a suite that takes no time and a release that is served here. The
+// exit code is that of the suite, and what the job keeps is there; or a release cannot be installed, and nothing is run.
 func TestLines(t *testing.T) {
-	ndklab := filepath.Join(t.TempDir(), "ndklab")
-	build := exec.Command("go", "build", "-o", ndklab, "./cmd/ndklab")
-	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", build, err, out)
-	}
-	if out, err := exec.Command(ndklab, "doctor").CombinedOutput(); err != nil {
-		t.Skipf("labs cannot run here:\n%s", out)
-	}
-	for name := range jobs(t) {
-		for limit, passes := range map[string]bool{"1h": true, "1ns": false} {
-			t.Run(fmt.Sprintf("%s/%t", name, passes), func(t *testing.T) {
-				j, folder := jobs(t)[name], t.TempDir()
-				for path, text := range map[string]string{
-					"Makefile":              "build:\n\tmkdir -p bin\n\tln -s " + ndklab + " bin/ndklab\n",
-					"path/sudo":             "#!/bin/sh\nexec \"$@\"\n", // who runs the test is who may
+	programs := build(t)
+	releases := serve(t, map[string]release{
+		"v1.2.0": {amd64: programs, arm64: programs},
+		"v1.2.1": {amd64: programs, arm64: programs, wrong: true},
+	}, "v1.2.0")
+	labs := exec.Command(programs("ndklab"), "doctor").Run() == nil
+	for _, c := range []struct {
+		name, limit, version string
+		code                 int
+		says                 string
+		has, lacks           []string
+	}{
+		{"passes", "1h", "", 0, "ndklab v1.2.0 is in ", []string{"report.txt", "junit.xml", "report.html"}, []string{"ndklab-artifacts"}},
+		{"fails", "1ns", "1.2.0", 1, "FAIL", []string{"report.txt", "junit.xml", "report.html", "ndklab-artifacts"}, nil},
+		{"wrong checksum", "1h", "v1.2.1", 3, "ndklab: wrong checksum: " + releases + "/download/v1.2.1/ndklab_1.2.1_linux_", nil, []string{"."}},
+		{"no such version", "1h", "v9.9.9", 2, "ndklab: there is no release v9.9.9: nothing is at " + releases + "/download/v9.9.9/SHA256SUMS, ", nil, []string{"."}},
+	} {
+		inputs := map[string]string{"files": "suite", "releases": releases}
+		if c.version != "" {
+			inputs["version"] = c.version
+		}
+		for name, j := range jobs(t, inputs) {
+			t.Run(name+"/"+c.name, func(t *testing.T) {
+				if strings.HasSuffix(name, "/labs") {
+					need.Labs(t, labs)
+				}
+				folder := t.TempDir()
+				write(t, folder, map[string]string{
+					"temp/empty":            "",
 					"suite/a.txt":           "nothing to run\n",
-					"suite/one.ndklab.yaml": fmt.Sprintf(quick, fmt.Sprintf("ci-%d-one", os.Getpid()), limit),
-					"suite/two.ndklab.yaml": fmt.Sprintf(quick, fmt.Sprintf("ci-%d-two", os.Getpid()), limit),
-				} {
-					path = filepath.Join(folder, path)
-					if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-						t.Fatal(err)
-					}
-					if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
-						t.Fatal(err)
+					"suite/one.ndklab.yaml": fmt.Sprintf(quick, fmt.Sprintf("ci-%d-one", os.Getpid()), c.limit),
+					"suite/two.ndklab.yaml": fmt.Sprintf(quick, fmt.Sprintf("ci-%d-two", os.Getpid()), c.limit),
+				})
+				code, output := j.run(t, folder)
+				t.Log(output)
+				if code != c.code || !strings.Contains(output, c.says) {
+					t.Errorf("the exit code is %d, want %d and %q", code, c.code, c.says)
+				}
+				for _, file := range c.has {
+					if _, err := os.Stat(filepath.Join(folder, "ndklab-results", file)); err != nil {
+						t.Errorf("of the results: %v", err)
 					}
 				}
-				j.env["SUITE"], j.env["PATH"] = "suite", filepath.Join(folder, "path")+":"+os.Getenv("PATH")
-				failed := 0
-				for _, line := range j.lines {
-					cmd := exec.Command("bash", "-e", "-o", "pipefail", "-c", line)
-					cmd.Dir, cmd.Env = folder, os.Environ()
-					for name, value := range j.env {
-						cmd.Env = append(cmd.Env, name+"="+value)
+				for _, file := range c.lacks {
+					if _, err := os.Stat(filepath.Join(folder, "ndklab-results", file)); err == nil {
+						t.Errorf("the results have %s", file)
 					}
-					out, err := cmd.CombinedOutput()
-					t.Logf("%s\n%s", line, out)
-					if err != nil {
-						failed++
-					}
-				}
-				if wanted := map[bool]int{true: 0, false: 1}[passes]; failed != wanted {
-					t.Errorf("%d lines failed, %d wanted", failed, wanted)
 				}
 				for _, file := range j.keeps {
-					_, err := os.Stat(filepath.Join(folder, file))
-					if evidence := file == "ndklab-artifacts"; err != nil && !(evidence && passes) {
+					if _, err := os.Stat(filepath.Join(folder, file)); (err == nil) != (len(c.has) > 0) {
 						t.Errorf("the job keeps %s: %v", file, err)
 					}
 				}
-				if name == "github/labs" {
-					if text, err := os.ReadFile(filepath.Join(folder, j.env["GITHUB_STEP_SUMMARY"])); err != nil || !strings.Contains(string(text), map[bool]string{true: "PASS", false: "FAIL"}[passes]) {
+				if summary := j.env["GITHUB_STEP_SUMMARY"]; summary != "" {
+					text, err := os.ReadFile(filepath.Join(folder, summary))
+					if verdict := map[int]string{0: "PASS", 1: "FAIL"}[c.code]; (err == nil) != (verdict != "") || !strings.Contains(string(text), verdict) {
 						t.Errorf("the summary is %q, %v", text, err)
 					}
 				}
@@ -202,7 +175,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// The documentation's command for suites elsewhere names this module's command.
+// The documentation's command for other systems names this module's command.
 func TestInstall(t *testing.T) {
 	text, err := os.ReadFile("README.md")
 	if err != nil {
@@ -214,5 +187,26 @@ func TestInstall(t *testing.T) {
 	}
 	if want := "go install " + strings.TrimSpace(string(module)) + "@latest"; !slices.ContainsFunc(strings.Split(string(text), "\n"), func(line string) bool { return strings.HasSuffix(line, want) }) {
 		t.Errorf("no line ends in %q", want)
+	}
+}
+
+// merge returns one map of two; the second comes first.
+func merge(a, b map[string]string) map[string]string {
+	both := maps.Clone(a)
+	maps.Copy(both, b)
+	return both
+}
+
+// write makes files, all of which are executable.
+func write(t *testing.T, folder string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		path := filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
