@@ -11,7 +11,7 @@ export CGO_ENABLED = 0
 export RAPID_SEED ?= 1
 BUILD   := $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)'
 
-.PHONY: help check build verbs verbs-lib dist dist-check page demo test judges test-chaos differential congestion slurm kubernetes conformance race sim sim-links interop baseline bench bench-fabric bench-scale bench-verbs lint fuzz clean go
+.PHONY: help check build verbs verbs-lib dist dist-check page demo test judges test-chaos differential congestion slurm kubernetes conformance race sim sim-links interop systems baseline bench bench-fabric bench-scale bench-verbs lint fuzz clean go
 
 help:  ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -134,6 +134,9 @@ sim-links: go  ## LINKS random links without loss (default 10000, seed FIRST to 
 interop: verbs  ## labs with a Linux kernel's soft-RoCE in a virtual machine as a foreign node (Debian; fetches packages; QEMU; a C compiler; SHORT=1: less of it)
 	@internal/fabric/interop/rxeguest/setup
 	NDKLAB_INTEROP=1 NDKLAB_LIBRARIES=$(abspath $(VERBS_OUT)) $(GO) test $(if $(SHORT),-short) -timeout 60m -count=1 -v ./internal/fabric/interop
+
+systems: build  ## bin/ndklab on the kernels of Debian 11, 12 and 13 in virtual machines, as root and as an ordinary user (Debian; fetches packages; QEMU)
+	@internal/fabric/interop/rxeguest/systems bin/ndklab
 
 ROUNDS ?= 5
 bench: go  ## the data path against the kernel's floor and against UCX, libfabric, sockperf and iperf3, into bench/results.json (as root; ROUNDS=n; ONLY=regular expression of figures: those, into bin/bench.json)
