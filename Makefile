@@ -11,7 +11,7 @@ export CGO_ENABLED = 0
 export RAPID_SEED ?= 1
 BUILD   := $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)'
 
-.PHONY: help check build verbs verbs-lib dist dist-check page demo test judges test-chaos differential congestion slurm kubernetes conformance race sim sim-links interop systems baseline bench bench-fabric bench-scale bench-verbs lint fuzz clean go
+.PHONY: help check build verbs verbs-lib dist dist-check page demo test judges test-chaos differential congestion slurm kubernetes conformance race sim sim-links interop systems baseline bench bench-fabric bench-scale bench-verbs lint audit fuzz clean go
 
 help:  ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -161,6 +161,9 @@ lint: go  ## formatting, files that do not belong here, vet, staticcheck, the pu
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
 	$(GO) run ./lint/purelint ./...
+
+audit: go  ## the modules that programs are made of: go.sum, known vulnerabilities or else newer versions (fetches from the module proxy and vuln.go.dev)
+	@GO='$(GO)' .ci/audit
 
 FUZZTIME ?= 30s
 fuzz: go  ## every fuzzer for FUZZTIME each (default 30s)
