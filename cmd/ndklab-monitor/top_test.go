@@ -340,7 +340,8 @@ func TestTopOnce(t *testing.T) {
 	if err := json.Unmarshal(run("-o", "json"), &shown); err != nil {
 		t.Fatal(err)
 	}
-	if len(shown.Map.Nodes) != 3 || len(shown.Sample.Links) != 2 || shown.Sample.Over < 0.1 {
+	// The lab's clock is read when each of the two looks is answered, the first of which may take its time.
+	if len(shown.Map.Nodes) != 3 || len(shown.Sample.Links) != 2 || shown.Sample.Over <= 0 {
 		t.Errorf("%+v", shown)
 	}
 	s := showTop(t, 80, []string{"TERM=dumb"}, lab)
