@@ -194,7 +194,7 @@ func TestInstallScript(t *testing.T) {
 			install := exec.Command("sh", path(t, filepath.Join(filepath.Dir(templateFile), "install.sh")))
 			install.Dir = folder
 			install.Env = []string{"PATH=" + folder + "/path:" + tools(t, c.fetches), "TMPDIR=" + folder + "/temp", "INTO=" + folder + "/into", "RELEASES=" + c.releases,
-				"INPUT_VERSION=" + c.version, "GITHUB_ACTION_PATH=/home/runner/work/_actions/ndklab/ndklab/" + c.ref}
+				"INPUT_VERSION=" + c.version, "GITHUB_ACTION_PATH=/runner/_actions/ndklab/ndklab/" + c.ref}
 			out, err := install.CombinedOutput()
 			if code := install.ProcessState.ExitCode(); code != c.code {
 				t.Fatalf("the exit code is %d, want %d: %v\n%s", code, c.code, err, out)
