@@ -105,7 +105,7 @@ func needCommand(cmd *cobra.Command, of string) {
 }
 
 // printUsage writes the second half of a command's --help. It is no template, since the linker keeps every method of a program
-// that has templates: a third of it.
+// that has templates.
 func printUsage(cmd *cobra.Command) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Usage:\n  %s\n", cmd.UseLine())

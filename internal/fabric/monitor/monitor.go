@@ -19,6 +19,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
@@ -88,6 +89,9 @@ func Run(ctx context.Context, params Params, stdin io.Reader, stdout, stderr io.
 	err = methodShow.Call(ctx, conn, params)
 	conn.Close()
 	ended := cmd.Wait()
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == unix.SIGPIPE {
+		return nil // who read the output has read enough, as `head` does
+	}
 	if errors.Is(err, control.ErrClosed) {
 		return control.Errorf(control.Failed, "%s died (%v)", Program, ended)
 	}

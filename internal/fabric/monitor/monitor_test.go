@@ -39,6 +39,12 @@ func show(ctx context.Context, params Params) error {
 			return err
 		}
 		return ctx.Err()
+	case "talks":
+		for {
+			if _, err := os.Stdout.WriteString("here\n"); err != nil {
+				return err
+			}
+		}
 	case "ends":
 		return control.Errorf(control.Usage, "lab ends was taken down at %s", params.Metrics.Listen)
 	}
@@ -109,6 +115,20 @@ func TestInterrupt(t *testing.T) {
 		}
 	default:
 		t.Error("the program was not waited for")
+	}
+}
+
+// A reader of the output who goes is no failure.
+func TestReaderGone(t *testing.T) {
+	install(t)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	defer w.Close()
+	if err := Run(t.Context(), Params{Metrics: &Metrics{Lab: "talks"}, Version: version}, nil, w, os.Stderr); err != nil {
+		t.Error(err)
 	}
 }
 
