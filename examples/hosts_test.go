@@ -166,7 +166,7 @@ func TestSlurm(t *testing.T) {
 	// on runs a command on a host as an ordinary user, and returns its exit code and all that it prints.
 	on := func(host, command string) (int, string) {
 		t.Helper()
-		cmd := exec.CommandContext(t.Context(), filepath.Join(run, "on"), host, "sh", "-c", "cd "+folder+" && PATH=$PWD/bin:$PATH; "+command)
+		cmd := exec.CommandContext(t.Context(), filepath.Join(run, "on"), host, "sh", "-c", "cd "+folder+" && PATH=$PWD/bin:$PATH; export HOME=$PWD; "+command)
 		cmd.Env = append(os.Environ(), "AS=nobody")
 		out, err := cmd.CombinedOutput()
 		if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
@@ -174,6 +174,31 @@ func TestSlurm(t *testing.T) {
 		}
 		return cmd.ProcessState.ExitCode(), string(out)
 	}
+	// waitUntilEmpty waits until no process of ndklab and no job is left.
+	waitUntilEmpty := func(t *testing.T) {
+		t.Helper()
+		for _, host := range []string{"ctl", "host1", "host2", "host3"} {
+			for {
+				code, left := on(host, "pgrep -af '[n]dklab'; squeue -h")
+				if code == 0 && strings.TrimSpace(left) == "" || t.Context().Err() != nil {
+					break
+				}
+			}
+		}
+	}
+	t.Run("programs", func(t *testing.T) {
+		libraries := buildVerbs(t, folder)
+		for _, example := range []string{"all-reduce", "iser", "mpi"} {
+			t.Run(example, func(t *testing.T) {
+				ofPrograms[example].prepare(t, folder)
+				code, out := on("ctl", "NDKLAB_LIBRARIES="+libraries+" salloc -N 3 --exclusive ndklab run examples/"+example+".ndklab.yaml --set "+allowOverrun+" --hosts slurm")
+				if code != 0 || !strings.Contains(out, "PASS: lab "+example) {
+					t.Errorf("exit code %d\n%s", code, out)
+				}
+				waitUntilEmpty(t)
+			})
+		}
+	})
 	for _, c := range []struct {
 		name, command string
 		code          int
@@ -204,7 +229,7 @@ func TestSlurm(t *testing.T) {
 		{"dry run", "salloc -Q -N 3 ndklab up examples/star.ndklab.yaml --hosts slurm --dry-run", 0, []string{"host1", "host2", "host3"}},
 		{"no allocation", "ndklab run examples/adapter.ndklab.yaml --set " + allowOverrun + " --hosts slurm", 2, []string{"expected to be run by salloc or sbatch"}},
 		{"stays up", `salloc -N 3 --exclusive sh -c 'ndklab up examples/star.ndklab.yaml --hosts slurm && ndklab exec star/h5 -- ping -c 1 10.0.0.1;
-			echo piped | ndklab exec star/h5 -- cat; ndklab exec star/h5 -- sh -c "exit 7"; echo status $?; ndklab link set star/h1:eth0 delay=5ms; ndklab link star; ndklab down star'`, 0,
+			echo piped | ndklab exec star/h5 -- cat; ndklab exec star/h5 -- sh -c "exit 7"; echo status $?; ndklab link set star/h1:eth0 delay=5ms; ndklab link show star; ndklab down star'`, 0,
 			[]string{"1 received", "piped", "status 7", "delay=5ms", "lab star is down"}},
 		{"cancelled", "ndklab run examples/pair.ndklab.yaml --set " + allowOverrun + " --hosts 'slurm:-N 2 -t 5' >out 2>&1 & until grep -q 'workload bulk: write' out; do sleep 0.1; done; " +
 			"scancel $(squeue -h -o %i); wait $!; code=$?; cat out; exit $code", 4, []string{"ndklab: host host"}},
@@ -222,14 +247,7 @@ func TestSlurm(t *testing.T) {
 			if t.Failed() {
 				t.Log(out)
 			}
-			for _, host := range []string{"ctl", "host1", "host2", "host3"} {
-				for {
-					code, left := on(host, "pgrep -af '[n]dklab'; squeue -h")
-					if code == 0 && strings.TrimSpace(left) == "" || t.Context().Err() != nil {
-						break
-					}
-				}
-			}
+			waitUntilEmpty(t)
 		})
 	}
 }

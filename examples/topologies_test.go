@@ -58,11 +58,14 @@ func TestFabrics(t *testing.T) {
 	}
 }
 
-// ofPrograms are the examples with programs for RDMA, by name: what they need, and what is compiled for them.
-var ofPrograms = map[string]struct {
+// A program is an example with a program for RDMA: what it needs, and what is compiled for it.
+type program struct {
 	needs   []string
 	compile []string
-}{
+}
+
+// ofPrograms are the examples with programs for RDMA, by name.
+var ofPrograms = map[string]program{
 	"perftest": {needs: []string{"ib_write_bw", "ib_send_lat", "ucmatose"}},
 	"fio":      {needs: []string{"fio"}},
 	"iser":     {needs: []string{"tgtd", "tgtadm", "iscsi-inq", "qemu-img"}},
@@ -75,6 +78,30 @@ var ofPrograms = map[string]struct {
 	},
 }
 
+// prepare compiles the program in a folder that is laid out as the repository is, and skips the test where that cannot be.
+func (p program) prepare(t *testing.T, folder string) {
+	t.Helper()
+	need.Check(t, need.Programs(p.needs...))
+	if p.compile == nil {
+		return
+	}
+	compile := exec.Command(p.compile[0], p.compile[1:]...)
+	compile.Dir = folder
+	if out, err := compile.CombinedOutput(); err != nil {
+		need.Check(t, fmt.Errorf("%s: %w: %s", strings.Join(p.compile, " "), err, out))
+	}
+}
+
+// buildVerbs builds the libraries that have programs use a node's adapter, in the folder, and returns where they are.
+func buildVerbs(t *testing.T, folder string) (libraries string) {
+	t.Helper()
+	libraries = filepath.Join(folder, "verbs")
+	if out, err := exec.Command("make", "-C", "..", "verbs", "VERBS_OUT="+libraries).CombinedOutput(); err != nil {
+		t.Fatalf("make verbs: %v\n%s", err, out)
+	}
+	return libraries
+}
+
 // TestPrograms runs the examples with programs for RDMA, as whoever runs the test and as an ordinary user, with
 // libraries that it builds, in a folder that is laid out as the repository is.
 func TestPrograms(t *testing.T) {
@@ -82,24 +109,14 @@ func TestPrograms(t *testing.T) {
 	need.Time(t)
 	need.Check(t, need.Programs("cc"))
 	folder := t.TempDir()
-	libraries := filepath.Join(folder, "verbs")
-	if out, err := exec.Command("make", "-C", "..", "verbs", "VERBS_OUT="+libraries).CombinedOutput(); err != nil {
-		t.Fatalf("make verbs: %v\n%s", err, out)
-	}
+	libraries := buildVerbs(t, folder)
 	if err := errors.Join(os.Chmod(folder, 0o755), os.Chmod(filepath.Dir(folder), 0o755), os.Chmod(libraries, 0o755),
 		os.Mkdir(filepath.Join(folder, "bin"), 0o755), os.CopyFS(filepath.Join(folder, "examples"), os.DirFS("."))); err != nil {
 		t.Fatal(err)
 	}
 	for example, of := range ofPrograms {
 		t.Run(example, func(t *testing.T) {
-			need.Check(t, need.Programs(of.needs...))
-			if of.compile != nil {
-				compile := exec.Command(of.compile[0], of.compile[1:]...)
-				compile.Dir = folder
-				if out, err := compile.CombinedOutput(); err != nil {
-					need.Check(t, fmt.Errorf("%s: %w: %s", strings.Join(of.compile, " "), err, out))
-				}
-			}
+			of.prepare(t, folder)
 			for _, user := range accounts(t) {
 				user.env = append(user.env, "NDKLAB_LIBRARIES="+libraries, "PATH="+os.Getenv("PATH")+":"+filepath.Join(folder, "bin"))
 				user.folder = folder
