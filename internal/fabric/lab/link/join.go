@@ -12,22 +12,29 @@ import (
 )
 
 // ErrNoRedirect means that this kernel cannot join the middles of a plain link.
-var ErrNoRedirect error = control.Errorf(control.Unable, "this kernel lacks tc redirection (NET_SCH_INGRESS, NET_SCH_FIFO, NET_ACT_MIRRED, and NET_CLS_U32 or NET_CLS_MATCHALL)")
+var ErrNoRedirect error = control.Errorf(control.Unable, "this kernel lacks tc redirection (NET_SCH_INGRESS, NET_SCH_FIFO, NET_ACT_MIRRED, and NET_CLS_U32 or NET_CLS_FLOWER)")
 
 // addQdiscs asks for the queue disciplines of a new middle: the ingress one that Join hangs
-// its filter on, and a root one that is there for its counters (see Counters).
+// its filters on, and a root one that is there for its counters (see Counters).
 // They stay for good, because adding or deleting one while the interface is up
 // stops its transmission for a moment (net/sched/sch_api.c, qdisc_graft).
+//
+// The two ingress ones of a link share a block of filters: for each new block the kernel searches a list of
+// all blocks on the machine, with the lock held that all changes of interfaces need (net/core/flow_offload.c,
+// indir_dev_add), and finds one that is shared at its head.
 func addQdiscs(b *rtnl.Batch, link, end int) {
-	for _, q := range []struct {
-		kind           string
-		parent, handle uint32
-	}{{"pfifo", netlink.HANDLE_ROOT, netlink.MakeHandle(1, 0)}, {"ingress", netlink.HANDLE_INGRESS, ingressHandle}} {
-		b.Add(Middle(link, end)+": "+q.kind, unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL,
-			&nl.TcMsg{Family: nl.FAMILY_ALL, Ifindex: int32(MiddleIndex(link, end)), Parent: q.parent, Handle: q.handle},
-			nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated(q.kind)))
+	add := func(kind string, parent, handle uint32, more ...nl.NetlinkRequestData) {
+		b.Add(Middle(link, end)+": "+kind, unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL, append([]nl.NetlinkRequestData{
+			&nl.TcMsg{Family: nl.FAMILY_ALL, Ifindex: int32(MiddleIndex(link, end)), Parent: parent, Handle: handle},
+			nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated(kind)),
+		}, more...)...)
 	}
+	add("pfifo", netlink.HANDLE_ROOT, netlink.MakeHandle(1, 0))
+	add("ingress", netlink.HANDLE_INGRESS, netlink.MakeHandle(0xffff, 0), nl.NewRtAttr(nl.TCA_INGRESS_BLOCK, nl.Uint32Attr(block(link))))
 }
+
+// block is the number of a link's block of filters: not 0, which would be none.
+func block(link int) uint32 { return uint32(link) + 1 }
 
 // noRedirect is an error of what addEnd asks for, which is ErrNoRedirect if a queue discipline cannot be
 // had.
@@ -39,21 +46,41 @@ func noRedirect(err error) error {
 	return err
 }
 
-var ingressHandle = netlink.MakeHandle(0xffff, 0)
-
-// A classifier makes a filter that matches every packet.
-type classifier func(netlink.FilterAttrs, []netlink.Action) netlink.Filter
+// A classifier is a kind of filter that can match all packets of one interface.
+type classifier struct {
+	kind     string
+	inside   int    // the attribute that names the interface
+	action   int    // the attribute of what is done with the packets
+	selector []byte // u32's, without which it matches nothing: of no key, since one asks for 4 bytes behind the Ethernet header
+}
 
 // classifiers are tried in this order. u32 comes first because stripped-down
 // kernels have it too, and asking for one that is missing makes the kernel run
 // modprobe.
 var classifiers = []classifier{
-	func(attrs netlink.FilterAttrs, actions []netlink.Action) netlink.Filter {
-		return &netlink.U32{FilterAttrs: attrs, Actions: actions} // no selector: all packets
-	},
-	func(attrs netlink.FilterAttrs, actions []netlink.Action) netlink.Filter {
-		return &netlink.MatchAll{FilterAttrs: attrs, Actions: actions}
-	},
+	{"u32", nl.TCA_U32_INDEV, nl.TCA_U32_ACT, (&nl.TcU32Sel{Flags: nl.TC_U32_TERMINAL}).Serialize()},
+	{"flower", nl.TCA_FLOWER_INDEV, nl.TCA_FLOWER_ACT, nil},
+}
+
+// add asks for the filter that hands what enters the middle at end to the other one.
+func (c classifier) add(b *rtnl.Batch, link, end int) error {
+	options := nl.NewRtAttr(nl.TCA_OPTIONS, nil)
+	if c.selector != nil {
+		options.AddRtAttr(nl.TCA_U32_SEL, c.selector)
+	}
+	options.AddRtAttr(c.inside, nl.ZeroTerminated(Middle(link, end)))
+	actions := []netlink.Action{netlink.NewMirredAction(MiddleIndex(link, 1-end))}
+	if err := netlink.EncodeActions(options.AddRtAttr(c.action, nil), actions); err != nil {
+		return err
+	}
+	b.Add("join "+Middle(link, end), unix.RTM_NEWTFILTER, unix.NLM_F_CREATE|unix.NLM_F_EXCL,
+		filtersOf(link, 1, unix.ETH_P_ALL), nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated(c.kind)), options)
+	return nil
+}
+
+// filtersOf begins a request about the filters of a link's block (linux/rtnetlink.h, TCM_IFINDEX_MAGIC_BLOCK).
+func filtersOf(link int, priority, protocol uint16) *nl.TcMsg {
+	return &nl.TcMsg{Family: nl.FAMILY_ALL, Ifindex: -1, Parent: block(link), Info: netlink.MakeHandle(priority, nl.Swap16(protocol))}
 }
 
 // Join makes the kernel hand what enters either middle of a link to the other
@@ -62,33 +89,32 @@ var classifiers = []classifier{
 // cheaper some milliseconds after Make, when the kernel need not wait for an
 // RCU grace period.
 func (n *Network) Join(link int) error {
-	for end := range 2 {
-		actions := []netlink.Action{netlink.NewMirredAction(MiddleIndex(link, 1-end))}
-		if err := n.addFilter(filterAttrs(link, end), actions); err != nil {
-			return fmt.Errorf("join %s: %w", Middle(link, end), err)
-		}
-	}
-	return nil
-}
-
-// addFilter uses the classifier that worked before, or finds one that does.
-func (n *Network) addFilter(attrs netlink.FilterAttrs, actions []netlink.Action) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.classifier != nil {
-		return n.handle.FilterAdd(n.classifier(attrs, actions))
+		return n.joinBy(*n.classifier, link)
 	}
 	var failures error
 	for _, c := range classifiers {
-		filter := c(attrs, actions)
-		err := n.handle.FilterAdd(filter)
+		err := n.joinBy(c, link)
 		if err == nil {
-			n.classifier = c
+			n.classifier = &c
 			return nil
 		}
-		failures = errors.Join(failures, fmt.Errorf("%s: %w", filter.Type(), err))
+		failures = errors.Join(failures, fmt.Errorf("%s: %w", c.kind, err))
 	}
 	return fmt.Errorf("%w: %w", ErrNoRedirect, failures)
+}
+
+func (n *Network) joinBy(c classifier, link int) error {
+	var b rtnl.Batch
+	for end := range 2 {
+		if err := c.add(&b, link, end); err != nil {
+			return fmt.Errorf("join %s: %w", Middle(link, end), err)
+		}
+	}
+	_, err := n.do(&b)
+	return err
 }
 
 // Part ends what Join began, at once in each direction; a middle that has vanished
@@ -96,17 +122,11 @@ func (n *Network) addFilter(attrs netlink.FilterAttrs, actions []netlink.Action)
 // itself drops it, since it is addressed to another host and a middle has neither
 // addresses nor IPv6 nor ARP.
 func (n *Network) Part(link int) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for end := range 2 {
-		err := n.handle.FilterDel(n.classifier(filterAttrs(link, end), nil))
-		if err != nil && !errors.Is(err, unix.ENODEV) {
-			return fmt.Errorf("part %s: %w", Middle(link, end), err)
-		}
+	var b rtnl.Batch
+	b.Add("part "+Middle(link, 0), unix.RTM_DELTFILTER, 0, filtersOf(link, 0, 0)) // of priority 0: all of them
+	_, err := n.do(&b)
+	if errors.Is(err, unix.EINVAL) { // no such block: both middles have vanished
+		return nil
 	}
-	return nil
-}
-
-func filterAttrs(link, end int) netlink.FilterAttrs {
-	return netlink.FilterAttrs{LinkIndex: MiddleIndex(link, end), Parent: ingressHandle, Priority: 1, Protocol: unix.ETH_P_ALL}
+	return err
 }

@@ -52,7 +52,7 @@ type Network struct {
 	bulk   *rtnl.Socket // for what each link takes several requests for
 
 	mu         sync.Mutex  // guards what follows
-	classifier classifier  // one that this kernel has; nil before the first Join
+	classifier *classifier // one that this kernel has; nil before the first Join
 	lone       map[int]int // the end of links of which the other is at another host
 }
 

@@ -365,6 +365,62 @@ func TestJoinAndPart(t *testing.T) {
 	}
 }
 
+// TestPartAfterAnEnd: what Join has begun ends with Part also when middles have vanished, and of what it began
+// nothing is left for an end that is made again. A frame may be as short as they come.
+func TestPartAfterAnEnd(t *testing.T) {
+	for _, c := range classifiers {
+		t.Run(c.kind, func(t *testing.T) { partAfterAnEnd(t, c) })
+	}
+}
+
+func partAfterAnEnd(t *testing.T, c classifier) {
+	n := newNetwork(t)
+	n.classifier = &c
+	const link = 3
+	e := ends(t, n, link)
+	for _, gone := range [][]int{{0}, {1}, {0, 1}} {
+		err := errors.Join(n.Up(link), n.Join(link))
+		if errors.Is(err, unix.ENOENT) {
+			t.Skip("this kernel has none of its kind")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, end := range gone {
+			if err := n.RemoveEnd(link, end); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := n.Part(link); err != nil {
+			t.Fatalf("without the ends %v: %v", gone, err)
+		}
+		for _, end := range gone {
+			if err := n.MakeEnd(link, end, 4200, e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := n.Up(link); err != nil {
+			t.Fatal(err)
+		}
+		fds := [2]int{packetSocket(t, e[0]), packetSocket(t, e[1])}
+		settle(t, n, link)
+		for end, joined := range []string{"1", "other"} {
+			index := interfaceOf(t, e[end]).Attrs().Index
+			sendFrame(t, fds[end], index, "while parted")
+			if err := n.Join(link); err != nil {
+				t.Fatal(err)
+			}
+			sendFrame(t, fds[end], index, joined)
+			if got := receiveFrame(t, fds[1-end]); got != joined {
+				t.Errorf("without the ends %v: got %q, want %q", gone, got, joined)
+			}
+			if err := n.Part(link); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 func TestDownCutsTheCarrier(t *testing.T) {
 	n := newNetwork(t)
 	const link = 4
