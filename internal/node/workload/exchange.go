@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/ndklab/ndklab/internal/histogram"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 )
@@ -17,14 +16,10 @@ import (
 // A channel whose connection fails ends the exchange or, with Spec.Reconnect, connects
 // again, and does once more what may not have arrived.
 type exchange struct {
-	endpoint
-	from netip.Addr
-	to   netip.AddrPort
-	done func(Result)
+	initiator
 	work work
 
 	// Guarded by endpoint.mu.
-	account
 	channels  []channel
 	attempted int32 // channels whose first connection was asked for
 	connected int32 // channels that have been connected
@@ -87,7 +82,7 @@ const (
 
 // newExchange returns an exchange that is not open yet.
 func newExchange(m *provider.Miniport, c clock.Clock, spec *Spec, from netip.Addr, to netip.AddrPort, done func(Result)) exchange {
-	return exchange{endpoint: newEndpoint(m, c, spec), from: from, to: to, done: done}
+	return exchange{initiator: newInitiator(m, c, spec, from, to, done)}
 }
 
 // open opens the endpoint and has prepare make what all channels have in common. When that
@@ -214,20 +209,6 @@ func (w *exchange) Abort(reason string) {
 	defer w.mu.Unlock()
 	w.fail(reason)
 	w.advance()
-}
-
-// Progress implements client.
-func (w *exchange) Progress() Progress {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.progress()
-}
-
-// Latency implements client.
-func (w *exchange) Latency(bounds []int64) histogram.Bars {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.latency(bounds)
 }
 
 // up reports whether the channel has a connection that is established.

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/ndklab/ndklab/internal/histogram"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 )
@@ -25,15 +24,11 @@ import (
 // is the last one, and says so in its messages; each rank passes that on. A rank that fails
 // ends its connections, so that its neighbours fail, and so all.
 type rank struct {
-	endpoint
-	from  netip.Addr
-	to    netip.AddrPort
-	done  func(Result)
+	initiator
 	sum   sum
 	slots *memory // of messages on their way to the next rank, in turn
 
 	// Guarded by endpoint.mu, which is the inbox's, too.
-	account
 	inbox     *inbox      // nil: there is none as yet, or any more
 	conn      *connection // to the next rank
 	vector    []uint64
@@ -74,7 +69,7 @@ func (s *Spec) ringFits() error {
 
 // runRing starts a rank. Its inbox may be nil, and come later.
 func runRing(m *provider.Miniport, c clock.Clock, spec Spec, in *inbox, from netip.Addr, to netip.AddrPort, done func(Result)) (client, error) {
-	w := &rank{endpoint: newEndpoint(m, c, &spec), from: from, to: to, done: done, sum: newSum(&spec)}
+	w := &rank{initiator: newInitiator(m, c, &spec, from, to, done), sum: newSum(&spec)}
 	if in != nil {
 		w.mu = in.mu
 	}
@@ -297,20 +292,6 @@ func (w *rank) Abort(reason string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.fail(reason)
-}
-
-// Progress implements client.
-func (w *rank) Progress() Progress {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.progress()
-}
-
-// Latency implements client.
-func (w *rank) Latency(bounds []int64) histogram.Bars {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.latency(bounds)
 }
 
 // An outflow is a rank's session on the connection to the next one.

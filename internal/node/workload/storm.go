@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/ndklab/ndklab/internal/histogram"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 )
@@ -20,14 +19,10 @@ import (
 // only then does either end know that the other can use it. So long is its latency, from
 // Connect on. The first one that fails ends the storm.
 type storm struct {
-	endpoint
-	from    netip.Addr
-	to      netip.AddrPort
-	done    func(Result)
+	initiator
 	numbers *memory // of each connection a slot: its number as it goes, and as it comes back
 
 	// Guarded by endpoint.mu.
-	account
 	number   uint64    // connections that were begun
 	ending   int       // that are being ended in good order
 	standing list.List // of *attempt, from the oldest
@@ -39,7 +34,7 @@ type storm struct {
 const numberLen = 8
 
 func runStorm(m *provider.Miniport, c clock.Clock, spec Spec, from netip.Addr, to netip.AddrPort, done func(Result)) (client, error) {
-	w := &storm{endpoint: newEndpoint(m, c, &spec), from: from, to: to, done: done}
+	w := &storm{initiator: newInitiator(m, c, &spec, from, to, done)}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.owner = w
@@ -188,20 +183,6 @@ func (w *storm) Abort(reason string) {
 	defer w.mu.Unlock()
 	w.fail(reason)
 	w.advance()
-}
-
-// Progress implements client.
-func (w *storm) Progress() Progress {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.progress()
-}
-
-// Latency implements client.
-func (w *storm) Latency(bounds []int64) histogram.Bars {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.latency(bounds)
 }
 
 // An attempt is the storm's session on one connection.
