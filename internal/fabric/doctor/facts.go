@@ -3,6 +3,7 @@ package doctor
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 )
 
@@ -39,9 +40,10 @@ type Facts struct {
 	UID     int
 	Lacking []string // capabilities that labs need and the process has not
 
-	MaxUserNamespaces int  // user.max_user_namespaces; -1 if the kernel has none
-	UsernsOff         bool // kernel.unprivileged_userns_clone is 0
-	AppArmorUserns    bool // kernel.apparmor_restrict_unprivileged_userns is 1
+	MaxUserNamespaces int    // user.max_user_namespaces; -1 if the kernel has none
+	UsernsOff         bool   // kernel.unprivileged_userns_clone is 0
+	AppArmorUserns    bool   // kernel.apparmor_restrict_unprivileged_userns is 1
+	AppArmor          string // the label that this process has, such as `unconfined`; "" without AppArmor
 
 	Namespaces Attempt // starting a process in a lab's namespaces
 	Userns     Attempt // the same in a user namespace alone; only tried if Namespaces failed
@@ -73,6 +75,7 @@ type Programs struct {
 // Inside has what was found out in a lab's namespaces.
 type Inside struct {
 	Finished Attempt // the child got to the end
+	AppArmor string  // as Facts has it, of the child
 
 	Mounts   Attempt
 	Proc     Attempt
@@ -97,3 +100,15 @@ type Inside struct {
 
 // privileged reports whether labs need no user namespace.
 func (f *Facts) privileged() bool { return f.UID == 0 && len(f.Lacking) == 0 }
+
+// forbidding is the AppArmor profile that a label has in force, "" if nothing is
+// refused: the process is unconfined, its profile is, or what it does is only
+// complained about (man 5 apparmor.d). A label such as `a//&b (enforce)` has several.
+func forbidding(label string) string {
+	profile, mode, _ := strings.Cut(label, " (")
+	switch strings.TrimSuffix(mode, ")") {
+	case "", "unconfined", "complain":
+		return ""
+	}
+	return profile
+}

@@ -55,6 +55,7 @@ func child(ctx context.Context, part string) *exec.Cmd {
 // lookAround tries out, in a lab's namespaces, what a lab does there.
 func lookAround() Inside {
 	in := Inside{
+		AppArmor: appArmorLabel(),
 		Mounts:   attempt(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")),
 		HostName: attempt(unix.Sethostname([]byte("ndklab-doctor"))),
 		PIDFD:    attempt(openPIDFD()),

@@ -84,6 +84,10 @@ const (
 		"or, for ndklab alone, a profile /etc/apparmor.d/ndklab of one line,\n" +
 		"`profile ndklab /PATH/TO/ndklab flags=(unconfined) { userns, }`, and apparmor_parser -r /etc/apparmor.d/ndklab;\n" +
 		"or run ndklab as root"
+	// With a path that leads to the mount namespace of the caller (/proc/self/exe) a
+	// profile with rules of its own needs attach_disconnected; an unconfined one does not.
+	profileRemedy = "as root: in the file of that profile in /etc/apparmor.d, write `flags=(unconfined)` before its brace\n" +
+		"and `userns,` after it, and run apparmor_parser -r on the file; in a container: --security-opt apparmor=unconfined"
 )
 
 // containerRemedy says how a container gets the rights that labs need.
@@ -103,10 +107,13 @@ func (f *Facts) namespaces() Finding {
 	}
 	a := f.Namespaces
 	switch {
-	case a.ok() && !f.privileged() && f.AppArmorUserns && f.Inside.Mounts.denied():
+	case a.ok() && !f.privileged() && f.Inside.Mounts.denied() && f.restricted(f.Inside.AppArmor):
 		// Since Ubuntu 24.04 the namespaces are made, but bestow no rights.
 		n.Found = "AppArmor gives the processes in an unprivileged user namespace no rights"
 		n.Remedy = appArmorRemedy
+	case a.ok() && f.Container == "" && f.Inside.Mounts.denied() && forbidding(f.Inside.AppArmor) != "":
+		n.Found = fmt.Sprintf("AppArmor's profile %s gives the processes in a lab's namespaces no rights", forbidding(f.Inside.AppArmor))
+		n.Remedy = profileRemedy
 	case a.ok() && !f.Inside.Finished.ok():
 		n.Found = "a process started in a lab's namespaces did not answer: " + f.Inside.Finished.Message
 		n.Remedy = "look for its end in the kernel's log (dmesg)"
@@ -124,6 +131,14 @@ func (f *Facts) namespaces() Finding {
 		n.Remedy = "use a kernel that has CONFIG_NET_NS, CONFIG_PID_NS, CONFIG_UTS_NS, CONFIG_IPC_NS and, without root, CONFIG_USER_NS"
 	}
 	return n
+}
+
+// restricted reports whether a process with this label is one that Ubuntu's
+// restriction is for: unconfined, or already in the profile that Ubuntu 24.04 gives
+// to processes in user namespaces. Under another profile, that one decides.
+func (f *Facts) restricted(label string) bool {
+	profile := forbidding(label)
+	return f.AppArmorUserns && (profile == "" || strings.Contains(profile, "unprivileged_userns"))
 }
 
 // noMore judges a refusal because of a limit.
@@ -157,9 +172,12 @@ func (f *Facts) refused(n *Finding) {
 			n.Found += ": its seccomp filter refuses it"
 		}
 		n.Remedy = f.containerRemedy()
-	case !f.privileged() && f.AppArmorUserns && (f.Namespaces.Errno == syscall.EACCES || !f.Seccomp):
+	case !f.privileged() && f.restricted(f.AppArmor) && (f.Namespaces.Errno == syscall.EACCES || !f.Seccomp):
 		n.Found = "AppArmor forbids unprivileged user namespaces: kernel.apparmor_restrict_unprivileged_userns is 1"
 		n.Remedy = appArmorRemedy
+	case forbidding(f.AppArmor) != "" && (f.Namespaces.Errno == syscall.EACCES || !f.Seccomp):
+		n.Found = fmt.Sprintf("AppArmor's profile %s, which ndklab runs under, forbids new namespaces", forbidding(f.AppArmor))
+		n.Remedy = profileRemedy
 	case f.Seccomp:
 		n.Found = "a seccomp filter refuses to make namespaces: this is a container, or a service with a filter of system calls"
 		n.Remedy = containerRemedy + ";\na systemd service: without SystemCallFilter and RestrictNamespaces"

@@ -57,6 +57,35 @@ func TestJudge(t *testing.T) {
 		}), false, "namespaces", Missing, "AppArmor forbids", "/etc/apparmor.d/ndklab"},
 		"Ubuntu 24.04 with a profile for ndklab": {with(ordinary(), func(f *Facts) { f.AppArmorUserns = true }),
 			true, "namespaces", OK, "user, network", ""},
+		"Ubuntu 24.04, whose profile refuses the new process": {with(ordinary(), func(f *Facts) {
+			f.AppArmorUserns, f.AppArmor = true, "unconfined"
+			f.Namespaces = refusal(syscall.EACCES)
+		}), false, "namespaces", Missing, "AppArmor forbids", "kernel.apparmor_restrict_unprivileged_userns=0"},
+		"Ubuntu 24.04, in a user namespace": {with(ordinary(), func(f *Facts) {
+			f.AppArmorUserns, f.AppArmor, f.Inside.AppArmor = true, "unprivileged_userns (enforce)", "unprivileged_userns (enforce)"
+			f.Inside.Mounts = refusal(syscall.EACCES)
+		}), false, "namespaces", Missing, "AppArmor gives", "kernel.apparmor_restrict_unprivileged_userns=0"},
+		"Ubuntu 24.04, under another profile": {with(ordinary(), func(f *Facts) {
+			f.AppArmorUserns, f.AppArmor = true, "snap.editor.editor (enforce)"
+			f.Namespaces, f.Userns = refusal(syscall.EACCES), refusal(syscall.EACCES)
+		}), false, "namespaces", Missing, "profile snap.editor.editor, which ndklab runs under, forbids", "apparmor_parser -r"},
+		"a profile without rights": {with(ordinary(), func(f *Facts) {
+			f.AppArmor, f.Inside.AppArmor = "ndklab (enforce)", "confined (enforce)"
+			f.Inside.Mounts = refusal(syscall.EPERM)
+		}), false, "namespaces", Missing, "profile confined gives the processes", "flags=(unconfined)"},
+		"a profile without rights, root": {with(able(), func(f *Facts) {
+			f.AppArmor, f.Namespaces = "ndklab (enforce)", refusal(syscall.EACCES)
+		}), false, "namespaces", Missing, "profile ndklab, which", "`userns,`"},
+		"a profile that only complains": {with(ordinary(), func(f *Facts) {
+			f.AppArmor, f.Namespaces = "ndklab (complain)", refusal(syscall.EPERM)
+		}), false, "namespaces", Missing, "chroot", "outside of chroots"},
+		"a profile, and a filter of system calls": {with(ordinary(), func(f *Facts) {
+			f.AppArmor, f.Seccomp, f.Namespaces = "ndklab (enforce)", true, refusal(syscall.EPERM)
+		}), false, "namespaces", Missing, "seccomp filter", "SystemCallFilter"},
+		"Docker on Debian": {with(ordinary(), func(f *Facts) {
+			f.Container, f.AppArmor, f.Inside.AppArmor = "Docker", "docker-default (enforce)", "docker-default (enforce)"
+			f.Inside.Mounts = refusal(syscall.EACCES)
+		}), false, "isolation", Missing, "private mounts", "apparmor=unconfined"},
 		"Ubuntu 24.04, root": {with(able(), func(f *Facts) { f.AppArmorUserns = true }), true, "namespaces", OK, "network, mount", ""},
 		"Debian with user namespaces off": {with(ordinary(), func(f *Facts) {
 			f.UsernsOff = true

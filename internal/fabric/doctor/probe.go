@@ -43,6 +43,7 @@ func probe(ctx context.Context) Facts {
 		MaxUserNamespaces: sysctl("user/max_user_namespaces", -1),
 		UsernsOff:         sysctl("kernel/unprivileged_userns_clone", 1) == 0,
 		AppArmorUserns:    sysctl("kernel/apparmor_restrict_unprivileged_userns", 0) == 1,
+		AppArmor:          appArmorLabel(),
 		State:             attempt(lab.Sweep()),
 		AbstractSocket:    attempt(tryAbstractSocket(name)),
 		Cgroups:           cgroupMode(),
@@ -138,6 +139,16 @@ func status(field string) string {
 		}
 	}
 	return ""
+}
+
+// appArmorLabel is the label of this process. The file is AppArmor's alone, whichever
+// security modules the kernel has; it is there since Linux 5.1 (Documentation/admin-guide/LSM).
+func appArmorLabel() string {
+	data, err := os.ReadFile("/proc/self/attr/apparmor/current")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimRight(string(data), "\n\x00")
 }
 
 // sysctl reads a number; absent is for a kernel that does not have it.
