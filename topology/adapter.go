@@ -20,7 +20,7 @@ import (
 // its own.
 func limit[M, T any](name string, f form[T], field func(*M) **T, doc string) key[M] {
 	return key[M]{
-		name: name, doc: doc, schema: f.schema, ranges: f.ranges,
+		keyText: keyText{name: name, doc: doc, schema: f.schema, ranges: f.ranges},
 		read: func(r *reader, n *yaml.Node) func(*M) {
 			v := f.of(r, n)
 			return func(m *M) {
@@ -89,7 +89,7 @@ var adapterTable = sync.OnceValue(func() *keyTable[Adapter] {
 		limit("turnaround", parameterTimes(0), func(a *Adapter) **time.Duration { return &a.Turnaround }, "of a simulated adapter, from when a packet arrives until the adapter has it, $range, and up to half of that more at random; absent: 8us, the time that a machine takes which is told of packets by interrupts. Adapters in hardware take less than 1us. One in a lab takes the time of its machine, which `dilation` makes short"),
 	}, congestionKeys(), []key[Adapter]{
 		// It is a field of NDK_ADAPTER_INFO, so that it will be looked for here.
-		{name: "rdma_technology", read: func(r *reader, n *yaml.Node) func(*Adapter) {
+		{keyText{name: "rdma_technology"}, func(r *reader, n *yaml.Node) func(*Adapter) {
 			r.valueError(n, "every adapter is RoCEv2, expected no such key")
 			return func(*Adapter) {}
 		}},

@@ -139,7 +139,7 @@ func checkAgrees(m *mapping[Check]) {
 	t := m.table
 	subjects := m.among(checkSubjects...)
 	if m.has(ofSwitch) {
-		subjects = slices.DeleteFunc(subjects, func(g given[Check]) bool { return g.key == string(Deadlocks) })
+		subjects = slices.DeleteFunc(subjects, func(g given) bool { return g.key == string(Deadlocks) })
 	}
 	if len(subjects) == 0 {
 		m.errorf(m.at, "the check is about nothing, expected one of %s", strings.Join(checkSubjects, ", "))

@@ -50,8 +50,7 @@ func settingOf[S, T any](name string, f form[S], make func(S, *impairment) T, of
 	equal func(a, b T) bool, write func(T) (value, text string), doc string) impairmentKey {
 	return impairmentKey{
 		key: key[impairment]{
-			name: name, doc: doc, ranges: f.ranges,
-			schema: func() schema { return orNone(f.schema()) },
+			keyText: keyText{name: name, doc: doc, ranges: f.ranges, schema: func() schema { return orNone(f.schema()) }},
 			read: func(r *reader, n *yaml.Node) func(*impairment) {
 				var v S
 				before := len(r.errors)

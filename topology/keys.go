@@ -15,20 +15,28 @@ import (
 
 // A key is a key of a map of the file, which is read into an M.
 type key[M any] struct {
+	keyText
+	// read reads a value, whose errors it reports, and returns what puts it into an M.
+	read func(*reader, *yaml.Node) func(*M)
+}
+
+// A keyText is a key but for what reads it, which has no part in the type that it is read into.
+type keyText struct {
 	name   string
 	doc    string        // what it says, in Markdown, without a full stop; $range is what its form has
 	absent string        // what holds where a map has not got the key, if doc does not say it
 	with   []string      // with what the key stands, such as operations of workloads; nil: with all
 	schema func() schema // nil: the key is known only to be refused
 	ranges func() string // see form; nil: none
-	// read reads a value, whose errors it reports, and returns what puts it into an M.
-	read func(*reader, *yaml.Node) func(*M)
 }
 
 // one is a key for a field of M. A single value that is wrong leaves the field as it is.
+// (Tables have hundreds of rows: in line, what makes one would be most of a table's code.)
+//
+//go:noinline
 func one[M, T any](name string, f form[T], to func(*M) *T, doc string) key[M] {
 	return key[M]{
-		name: name, doc: doc, schema: f.schema, ranges: f.ranges,
+		keyText: keyText{name: name, doc: doc, schema: f.schema, ranges: f.ranges},
 		read: func(r *reader, n *yaml.Node) func(*M) {
 			v := f.of(r, n)
 			return func(m *M) {
@@ -50,8 +58,10 @@ func asking[M, T any](name string, f form[T], doc string) key[M] {
 }
 
 // readBy is a key whose value read reads.
+//
+//go:noinline
 func readBy[M any](name string, s func() schema, read func(*reader, *yaml.Node) func(*M), doc string) key[M] {
-	return key[M]{name: name, doc: doc, schema: s, read: read}
+	return key[M]{keyText{name: name, doc: doc, schema: s}, read}
 }
 
 // orElse is the key with what holds where it is absent.
@@ -80,7 +90,7 @@ func shared[M, P any](keys []key[P], part func(*M) *P) []key[M] {
 	all := make([]key[M], len(keys))
 	for i, k := range keys {
 		all[i] = key[M]{
-			name: k.name, doc: k.doc, absent: k.absent, with: k.with, schema: k.schema, ranges: k.ranges,
+			keyText: k.keyText,
 			read: func(r *reader, n *yaml.Node) func(*M) {
 				set := k.read(r, n)
 				return func(m *M) { set(part(m)) }
@@ -96,7 +106,7 @@ func keysWithout[M any](keys []key[M], names ...string) []key[M] {
 }
 
 // text is the documentation of a key, in Markdown.
-func (k key[M]) text() string {
+func (k keyText) text() string {
 	if k.ranges == nil {
 		return k.doc
 	}
@@ -104,7 +114,7 @@ func (k key[M]) text() string {
 }
 
 // plain is the documentation of a key, without Markdown.
-func (k key[M]) plain() string {
+func (k keyText) plain() string {
 	text := strings.ReplaceAll(markdownLink.compiled().ReplaceAllString(k.text(), "$1"), "`", "") + "."
 	if k.absent != "" {
 		text += " Absent: " + strings.ReplaceAll(k.absent, "`", "") + "."
@@ -113,7 +123,7 @@ func (k key[M]) plain() string {
 }
 
 // described is the schema of a key's values, with its documentation.
-func (k key[M]) described() schema { return k.schema().describedAs(k.plain()) }
+func (k keyText) described() schema { return k.schema().describedAs(k.plain()) }
 
 // markdownLink matches a link.
 var markdownLink = &pattern{text: `\[([^]]+)\]\([^)]+\)`}
@@ -136,29 +146,26 @@ func (t *keyTable[M]) read(r *reader, n *yaml.Node) *mapping[M] {
 		r.seen(t.what)
 	}
 	before := len(r.errors)
-	p := &mapping[M]{reader: r, table: t, at: n, is: t.initial}
+	p := &mapping[M]{givens: givens{reader: r, noun: t.noun, at: n}, table: t, is: t.initial}
 	for _, e := range r.entries(n) {
-		k := t.find(e.key.Value)
-		if k.read == nil {
-			r.errorf(e.key, "unknown key %s in %s, %s", quote(e.key.Value), t.what, r.expectation(e.key.Value, t.names()))
+		i := slices.IndexFunc(t.keys, func(k key[M]) bool { return k.name == e.key.Value })
+		if i < 0 || t.keys[i].read == nil {
+			r.unknownKey(e.key, t.what, t.names())
 			continue
 		}
 		outer := r.key
-		r.key = k.name
-		p.set(k, e.value)
+		r.key = e.key.Value
+		p.set(&t.keys[i], e.value)
 		r.key = outer
 	}
-	if t.required != nil {
-		p.required(t.required...)
-	}
-	if t.exactlyOne != nil {
-		p.exactlyOne(t.exactlyOne...)
-	}
-	if t.atLeastOne != nil {
-		p.anyOf(t.atLeastOne...)
-	}
+	p.complete(t.required, t.exactlyOne, t.atLeastOne)
 	p.right = len(r.errors) == before
 	return p
+}
+
+// unknownKey reports a key that a map, which messages call what, does not have.
+func (r *reader) unknownKey(n *yaml.Node, what string, names []string) {
+	r.errorf(n, "unknown key %s in %s, %s", quote(n.Value), what, r.expectation(n.Value, names))
 }
 
 // find returns the key of that name, the zero key if there is none.
@@ -208,27 +215,43 @@ func (t *keyTable[M]) reference() schema {
 
 // schema is the JSON Schema of maps with the keys.
 func (t *keyTable[M]) schema() schema {
+	s := schemaOf(t.texts(), t.required, t.exactlyOne, t.atLeastOne)
+	if t.also != nil {
+		t.also(t, s)
+	}
+	return s
+}
+
+// texts is the keys but for what reads them.
+func (t *keyTable[M]) texts() []keyText {
+	all := make([]keyText, len(t.keys))
+	for i := range t.keys {
+		all[i] = t.keys[i].keyText
+	}
+	return all
+}
+
+// schemaOf is the schema of maps with keys, of which they have all that are required, exactly
+// one, or one at least; nil: it does not matter.
+func schemaOf(keys []keyText, required, exactlyOne, atLeastOne []string) schema {
 	properties := map[string]schema{}
-	for _, k := range t.keys {
+	for _, k := range keys {
 		if k.schema != nil {
 			properties[k.name] = k.described()
 		}
 	}
 	s := schema{"type": []string{"object", "null"}, "properties": properties, "additionalProperties": false}
-	if t.required != nil || t.exactlyOne != nil || t.atLeastOne != nil {
+	if required != nil || exactlyOne != nil || atLeastOne != nil {
 		s["type"] = "object" // since nothing at all has no keys
 	}
-	if t.required != nil {
-		s["required"] = t.required
+	if required != nil {
+		s["required"] = required
 	}
-	if t.exactlyOne != nil {
-		s.requiring("oneOf", t.exactlyOne...)
+	if exactlyOne != nil {
+		s.requiring("oneOf", exactlyOne...)
 	}
-	if t.atLeastOne != nil {
-		s.requiring("anyOf", t.atLeastOne...)
-	}
-	if t.also != nil {
-		t.also(t, s)
+	if atLeastOne != nil {
+		s.requiring("anyOf", atLeastOne...)
 	}
 	return s
 }

@@ -24,7 +24,7 @@ func ParseChange(read ReadFile, settings []string) (Change, error) {
 	}
 	r := &reader{Options: Options{Read: read}}
 	t := impairmentTable()
-	m := &mapping[impairment]{reader: r, table: t}
+	m := &mapping[impairment]{givens: givens{reader: r, noun: t.noun}, table: t}
 	var bad []error
 	for _, setting := range settings {
 		r.errors = nil
@@ -46,7 +46,7 @@ func ParseChange(read ReadFile, settings []string) (Change, error) {
 			continue
 		}
 		if n, ok := r.value([]byte(value)); ok {
-			m.set(k, n)
+			m.set(&k, n)
 		}
 		for _, e := range r.errors {
 			if e.File == "" {

@@ -162,7 +162,7 @@ type eventParts struct{ needs, also string }
 // eventAgrees reports keys of an entry that are absent, and those that do not stand with
 // others.
 func eventAgrees(m *mapping[eventMap]) {
-	given := textsOf(m.among(eventActions...), given[eventMap].name)
+	given := textsOf(m.among(eventActions...), given.name)
 	switch {
 	case len(given) == 0:
 		m.errorf(m.at, "the timeline entry does nothing, expected one of %s", strings.Join(eventActions, ", "))
