@@ -6,11 +6,15 @@ import (
 )
 
 // A point is the position of a node's middle, in pixels of a picture, y downwards.
+//
+// A product is converted so that it is rounded before it is added to something. Without
+// that a compiler may have the processor do both at once (Go's specification, Floating-point
+// operators), as it does for arm64 and not for amd64, and drawings would differ.
 type point struct{ x, y float64 }
 
 func (p point) plus(q point) point        { return point{p.x + q.x, p.y + q.y} }
 func (p point) minus(q point) point       { return point{p.x - q.x, p.y - q.y} }
-func (p point) times(f float64) point     { return point{p.x * f, p.y * f} }
+func (p point) times(f float64) point     { return point{float64(p.x * f), float64(p.y * f)} }
 func (p point) length() float64           { return math.Hypot(p.x, p.y) }
 func at(angle float64) point              { return point{math.Sin(angle), -math.Cos(angle)} } // 0 is above
 func between(p, q point, f float64) point { return p.plus(q.minus(p).times(f)) }
