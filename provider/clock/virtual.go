@@ -1,7 +1,7 @@
 package clock
 
 import (
-	"container/heap"
+	"math"
 	"time"
 )
 
@@ -11,9 +11,9 @@ import (
 // and RunUntil may be called from within a function that they run: then time
 // goes on while that function is in progress.
 type Virtual struct {
-	now    time.Duration
-	seq    uint64
-	events eventHeap
+	now   time.Duration
+	seq   uint64
+	queue queue
 }
 
 // NewVirtual makes a virtual clock that stands at zero.
@@ -24,7 +24,7 @@ func (v *Virtual) Now() time.Duration { return v.now }
 
 // AfterFunc has f run by the loop d from now.
 func (v *Virtual) AfterFunc(d time.Duration, f func()) Timer {
-	e := &event{clock: v, f: f, index: -1}
+	e := &event{clock: v, f: f}
 	e.schedule(d)
 	return e
 }
@@ -33,22 +33,20 @@ func (v *Virtual) AfterFunc(d time.Duration, f func()) Timer {
 func (v *Virtual) Go(f func()) { v.AfterFunc(0, f) }
 
 // Next returns the instant of the next event; false if there is none.
-func (v *Virtual) Next() (at time.Duration, ok bool) {
-	if len(v.events) == 0 {
-		return 0, false
-	}
-	return v.events[0].at, true
-}
+func (v *Virtual) Next() (at time.Duration, ok bool) { return v.queue.next() }
 
 // Advance moves time forward to an instant that no event is due before. Time never goes back.
 func (v *Virtual) Advance(to time.Duration) { v.now = max(v.now, to) }
 
 // Step runs the next event, moving time forward to it; false if there is none.
-func (v *Virtual) Step() bool {
-	if len(v.events) == 0 {
+func (v *Virtual) Step() bool { return v.step(math.MaxInt64) }
+
+// step is Step for an event that is due until then.
+func (v *Virtual) step(until time.Duration) bool {
+	e := v.queue.take(until)
+	if e == nil {
 		return false
 	}
-	e := heap.Pop(&v.events).(*event)
 	v.now = e.at
 	e.f()
 	return true
@@ -58,8 +56,7 @@ func (v *Virtual) Step() bool {
 // the clock d later than it was, or later still if an event moved it on.
 func (v *Virtual) Run(d time.Duration) {
 	end := v.now + d
-	for len(v.events) > 0 && v.events[0].at <= end {
-		v.Step()
+	for v.step(end) {
 	}
 	v.now = max(v.now, end)
 }
@@ -69,37 +66,39 @@ func (v *Virtual) Run(d time.Duration) {
 func (v *Virtual) RunUntil(done func() bool, d time.Duration) bool {
 	end := v.now + d
 	for !done() {
-		if len(v.events) == 0 || v.events[0].at > end {
+		if !v.step(end) {
 			v.now = max(v.now, end)
 			return false
 		}
-		v.Step()
 	}
 	return true
 }
 
-// event is one pending function; index is its place in the heap, -1 outside it.
+// An event is a function that is to run once.
 type event struct {
-	clock *Virtual
-	at    time.Duration
-	seq   uint64
-	f     func()
-	index int
+	clock          *Virtual
+	at             time.Duration
+	seq            uint64 // of two for the same instant, the smaller is first
+	f              func()
+	before, behind *event // in its slot
+	wheel, slot    uint8
+	pending        bool // it is in the queue
 }
 
 func (e *event) schedule(d time.Duration) {
-	e.at = e.clock.now + max(d, 0)
-	e.seq = e.clock.seq
-	e.clock.seq++
-	heap.Push(&e.clock.events, e)
+	v := e.clock
+	e.at = v.now + max(d, 0)
+	e.seq = v.seq
+	v.seq++
+	v.queue.put(e)
 }
 
 // Stop implements Timer.
 func (e *event) Stop() bool {
-	if e.index < 0 {
+	if !e.pending {
 		return false
 	}
-	heap.Remove(&e.clock.events, e.index)
+	e.clock.queue.remove(e)
 	return true
 }
 
@@ -108,31 +107,4 @@ func (e *event) Reset(d time.Duration) bool {
 	pending := e.Stop()
 	e.schedule(d)
 	return pending
-}
-
-type eventHeap []*event
-
-func (h eventHeap) Len() int { return len(h) }
-func (h eventHeap) Less(i, j int) bool {
-	if h[i].at != h[j].at {
-		return h[i].at < h[j].at
-	}
-	return h[i].seq < h[j].seq
-}
-func (h eventHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-func (h *eventHeap) Push(x any) {
-	e := x.(*event)
-	e.index = len(*h)
-	*h = append(*h, e)
-}
-func (h *eventHeap) Pop() any {
-	old := *h
-	e := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	e.index = -1
-	return e
 }

@@ -1,0 +1,171 @@
+package clock
+
+import (
+	"math/bits"
+	"time"
+)
+
+// This file is the queue of a Virtual clock: a hierarchy of timing wheels (Varghese and Lauck, SOSP'87), scheme 6 and 7
+// of that paper, whose slots at the lowest level are one nanosecond wide. So events of one slot are due at one instant.
+// It takes no comparison of instants, and no time that grows with the number of events, to add, remove or find one.
+
+const (
+	slotBits = 8
+	slots    = 1 << slotBits // of a wheel
+	wheels   = 64 / slotBits
+)
+
+// A wheel has the events whose instants agree with the queue's base in all digits (of slotBits each) above the wheel's, and
+// differ in that of the wheel. At the lowest wheel, that may be the same, too. All are due later than those of lower wheels.
+type wheel struct {
+	filled [slots / 64]uint64 // bit i: slot i has events
+	slots  [slots]slot
+}
+
+// A slot is a list of events; at the lowest wheel, in the order in which they were asked for.
+type slot struct{ first, last *event }
+
+// A queue is the events that are pending. No event is due before base.
+type queue struct {
+	base   time.Duration
+	filled uint // bit i: wheel i has events
+	wheels [wheels]*wheel
+}
+
+// put adds an event.
+func (q *queue) put(e *event) {
+	number := 0
+	if differ := uint64(e.at ^ q.base); differ >= slots {
+		number = (bits.Len64(differ) - 1) / slotBits
+	}
+	w := q.wheels[number]
+	if w == nil {
+		w = new(wheel)
+		q.wheels[number] = w
+	}
+	i := uint8(e.at >> (number * slotBits))
+	e.wheel, e.slot, e.pending = uint8(number), i, true
+	w.filled[i/64] |= 1 << (i % 64)
+	q.filled |= 1 << number
+	s := &w.slots[i]
+	before := s.last
+	if number == 0 { // one may come from a higher wheel
+		for before != nil && before.seq > e.seq {
+			before = before.before
+		}
+	}
+	s.insert(e, before)
+}
+
+// insert adds an event behind another; nil: in front of all.
+func (s *slot) insert(e, before *event) {
+	behind := s.first
+	if before != nil {
+		behind = before.behind
+		before.behind = e
+	} else {
+		s.first = e
+	}
+	if behind != nil {
+		behind.before = e
+	} else {
+		s.last = e
+	}
+	e.before, e.behind = before, behind
+}
+
+// remove takes out an event that is pending.
+func (q *queue) remove(e *event) {
+	w := q.wheels[e.wheel]
+	s := &w.slots[e.slot]
+	if e.before != nil {
+		e.before.behind = e.behind
+	} else {
+		s.first = e.behind
+	}
+	if e.behind != nil {
+		e.behind.before = e.before
+	} else {
+		s.last = e.before
+	}
+	e.before, e.behind, e.pending = nil, nil, false
+	if s.first == nil {
+		q.emptied(e.wheel, e.slot)
+	}
+}
+
+// emptied takes note of a slot that has no events any more.
+func (q *queue) emptied(number, i uint8) {
+	w := q.wheels[number]
+	w.filled[i/64] &^= 1 << (i % 64)
+	for _, some := range w.filled {
+		if some != 0 {
+			return
+		}
+	}
+	q.filled &^= 1 << number
+}
+
+// first returns the slot with the event that is due next, and its wheel; false if none is.
+func (q *queue) first() (number, i uint8, ok bool) {
+	if q.filled == 0 {
+		return 0, 0, false
+	}
+	number = uint8(bits.TrailingZeros(q.filled))
+	w := q.wheels[number]
+	for word, some := range w.filled {
+		if some != 0 {
+			return number, uint8(word*64 + bits.TrailingZeros64(some)), true
+		}
+	}
+	panic("clock: a wheel without events is said to have some")
+}
+
+// next returns the instant of the event that is due next; false if none is.
+func (q *queue) next() (at time.Duration, ok bool) {
+	number, i, ok := q.first()
+	if !ok {
+		return 0, false
+	}
+	e := q.wheels[number].slots[i].first
+	at = e.at
+	if number > 0 {
+		for ; e != nil; e = e.behind {
+			at = min(at, e.at)
+		}
+	}
+	return at, true
+}
+
+// take takes out the event that is due next, unless that is later than an instant; nil if there is none.
+func (q *queue) take(until time.Duration) *event {
+	for {
+		number, i, ok := q.first()
+		if !ok {
+			return nil
+		}
+		s := &q.wheels[number].slots[i]
+		e := s.first
+		if number == 0 || e == s.last {
+			if e.at > until {
+				return nil
+			}
+			q.base = e.at // which all others are not before, and differ from in the same digit as before
+			q.remove(e)
+			return e
+		}
+		shift := number * slotBits
+		begin := e.at >> shift << shift
+		if begin > until {
+			return nil
+		}
+		q.base = begin
+		*s = slot{}
+		q.emptied(number, i)
+		for e != nil {
+			behind := e.behind
+			q.put(e)
+			e = behind
+		}
+	}
+}
