@@ -11,9 +11,10 @@ import (
 // and RunUntil may be called from within a function that they run: then time
 // goes on while that function is in progress.
 type Virtual struct {
-	now   time.Duration
-	seq   uint64
-	queue queue
+	now    time.Duration
+	seq    uint64 // of the next event or turn
+	passed uint64 // those before have run that were due now
+	queue  queue
 }
 
 // NewVirtual makes a virtual clock that stands at zero.
@@ -24,10 +25,13 @@ func (v *Virtual) Now() time.Duration { return v.now }
 
 // AfterFunc has f run by the loop d from now.
 func (v *Virtual) AfterFunc(d time.Duration, f func()) Timer {
-	e := &event{clock: v, f: f}
+	e := v.NewTimer(f)
 	e.schedule(d)
 	return e
 }
+
+// NewTimer returns a timer that runs f by the loop when it has been set.
+func (v *Virtual) NewTimer(f func()) *VirtualTimer { return &VirtualTimer{clock: v, f: f} }
 
 // Go has f run by the loop at the present instant.
 func (v *Virtual) Go(f func()) { v.AfterFunc(0, f) }
@@ -36,7 +40,11 @@ func (v *Virtual) Go(f func()) { v.AfterFunc(0, f) }
 func (v *Virtual) Next() (at time.Duration, ok bool) { return v.queue.next() }
 
 // Advance moves time forward to an instant that no event is due before. Time never goes back.
-func (v *Virtual) Advance(to time.Duration) { v.now = max(v.now, to) }
+func (v *Virtual) Advance(to time.Duration) {
+	if to > v.now {
+		v.now, v.passed = to, 0
+	}
+}
 
 // Step runs the next event, moving time forward to it; false if there is none.
 func (v *Virtual) Step() bool { return v.step(math.MaxInt64) }
@@ -47,7 +55,7 @@ func (v *Virtual) step(until time.Duration) bool {
 	if e == nil {
 		return false
 	}
-	v.now = e.at
+	v.now, v.passed = e.at, e.seq+1
 	e.f()
 	return true
 }
@@ -58,7 +66,14 @@ func (v *Virtual) Run(d time.Duration) {
 	end := v.now + d
 	for v.step(end) {
 	}
-	v.now = max(v.now, end)
+	v.reach(end)
+}
+
+// reach moves time forward to an instant up to which all events have run.
+func (v *Virtual) reach(end time.Duration) {
+	if end >= v.now {
+		v.now, v.passed = end, v.seq
+	}
 }
 
 // RunUntil runs events until done reports true, for d at most, and says whether
@@ -67,34 +82,53 @@ func (v *Virtual) RunUntil(done func() bool, d time.Duration) bool {
 	end := v.now + d
 	for !done() {
 		if !v.step(end) {
-			v.now = max(v.now, end)
+			v.reach(end)
 			return false
 		}
 	}
 	return true
 }
 
-// An event is a function that is to run once.
-type event struct {
+// A Turn is a place among the events of a Virtual clock. One that nothing is to run in costs no event.
+type Turn struct {
+	at  time.Duration
+	seq uint64
+}
+
+// At returns the instant of the turn.
+func (t Turn) At() time.Duration { return t.at }
+
+// Turn returns the turn that a function has which is asked for now, to run d from now.
+func (v *Virtual) Turn(d time.Duration) Turn {
+	t := Turn{v.now + max(d, 0), v.seq}
+	v.seq++
+	return t
+}
+
+// Came reports whether a function in a turn would have run, or be running.
+func (v *Virtual) Came(t Turn) bool { return t.at < v.now || t.at == v.now && t.seq < v.passed }
+
+// A VirtualTimer is one of a Virtual clock.
+type VirtualTimer struct {
 	clock          *Virtual
 	at             time.Duration
 	seq            uint64 // of two for the same instant, the smaller is first
 	f              func()
-	before, behind *event // in its slot
+	before, behind *VirtualTimer // in its slot
 	wheel, slot    uint8
 	pending        bool // it is in the queue
 }
 
-func (e *event) schedule(d time.Duration) {
-	v := e.clock
-	e.at = v.now + max(d, 0)
-	e.seq = v.seq
-	v.seq++
-	v.queue.put(e)
+func (e *VirtualTimer) schedule(d time.Duration) { e.take(e.clock.Turn(d)) }
+
+// take puts the timer, which is not pending, into the queue.
+func (e *VirtualTimer) take(t Turn) {
+	e.at, e.seq = t.at, t.seq
+	e.clock.queue.put(e)
 }
 
 // Stop implements Timer.
-func (e *event) Stop() bool {
+func (e *VirtualTimer) Stop() bool {
 	if !e.pending {
 		return false
 	}
@@ -103,8 +137,15 @@ func (e *event) Stop() bool {
 }
 
 // Reset implements Timer.
-func (e *event) Reset(d time.Duration) bool {
+func (e *VirtualTimer) Reset(d time.Duration) bool {
 	pending := e.Stop()
 	e.schedule(d)
+	return pending
+}
+
+// ResetTo is Reset for a turn that has not come.
+func (e *VirtualTimer) ResetTo(t Turn) bool {
+	pending := e.Stop()
+	e.take(t)
 	return pending
 }

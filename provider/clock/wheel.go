@@ -22,8 +22,8 @@ type wheel struct {
 	slots  [slots]slot
 }
 
-// A slot is a list of events; at the lowest wheel, in the order in which they were asked for.
-type slot struct{ first, last *event }
+// A slot is a list of events; at the lowest wheel, in their order.
+type slot struct{ first, last *VirtualTimer }
 
 // A queue is the events that are pending. No event is due before base.
 type queue struct {
@@ -33,7 +33,7 @@ type queue struct {
 }
 
 // put adds an event.
-func (q *queue) put(e *event) {
+func (q *queue) put(e *VirtualTimer) {
 	number := 0
 	if differ := uint64(e.at ^ q.base); differ >= slots {
 		number = (bits.Len64(differ) - 1) / slotBits
@@ -49,7 +49,7 @@ func (q *queue) put(e *event) {
 	q.filled |= 1 << number
 	s := &w.slots[i]
 	before := s.last
-	if number == 0 { // one may come from a higher wheel
+	if number == 0 { // the event may have a turn before that of others which are there already
 		for before != nil && before.seq > e.seq {
 			before = before.before
 		}
@@ -58,7 +58,7 @@ func (q *queue) put(e *event) {
 }
 
 // insert adds an event behind another; nil: in front of all.
-func (s *slot) insert(e, before *event) {
+func (s *slot) insert(e, before *VirtualTimer) {
 	behind := s.first
 	if before != nil {
 		behind = before.behind
@@ -75,7 +75,7 @@ func (s *slot) insert(e, before *event) {
 }
 
 // remove takes out an event that is pending.
-func (q *queue) remove(e *event) {
+func (q *queue) remove(e *VirtualTimer) {
 	w := q.wheels[e.wheel]
 	s := &w.slots[e.slot]
 	if e.before != nil {
@@ -138,7 +138,7 @@ func (q *queue) next() (at time.Duration, ok bool) {
 }
 
 // take takes out the event that is due next, unless that is later than an instant; nil if there is none.
-func (q *queue) take(until time.Duration) *event {
+func (q *queue) take(until time.Duration) *VirtualTimer {
 	for {
 		number, i, ok := q.first()
 		if !ok {

@@ -83,6 +83,68 @@ func TestVirtualModel(t *testing.T) {
 	}
 }
 
+// TestVirtualTurn has timers take turns that were theirs before, at random, beside functions that were asked for.
+func TestVirtualTurn(t *testing.T) {
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 2))
+		v := clock.NewVirtual()
+		var ran []int // orders
+		var due []time.Duration
+		type kept struct {
+			order int
+			turn  clock.Turn
+		}
+		var turns []kept
+		order := 0
+		wait := func() time.Duration { return time.Duration(random.IntN(1 << random.IntN(12))) }
+		var again func()
+		again = func() {
+			for range random.IntN(4) {
+				own, d := order, wait()
+				order++
+				if random.IntN(2) == 0 {
+					v.AfterFunc(d, func() { ran, due = append(ran, own), append(due, v.Now()); again() })
+					continue
+				}
+				turns = append(turns, kept{own, v.Turn(d)})
+				// Is due right behind the turn.
+				v.AfterFunc(d, func() {
+					if i := slices.IndexFunc(turns, func(k kept) bool { return k.order == own }); i >= 0 && !v.Came(turns[i].turn) {
+						t.Fatalf("seed %d: a turn has not come when the next one has", seed)
+					}
+				})
+			}
+			turns = slices.DeleteFunc(turns, func(k kept) bool {
+				if random.IntN(2) == 0 {
+					return false
+				}
+				if came := v.Came(k.turn); came {
+					if k.turn.At() > v.Now() {
+						t.Fatalf("seed %d: a turn has come before its time", seed)
+					}
+					return true
+				}
+				v.NewTimer(func() { ran, due = append(ran, k.order), append(due, v.Now()) }).ResetTo(k.turn)
+				return true
+			})
+		}
+		for range 20 {
+			again()
+			v.Run(wait())
+			for _, k := range turns {
+				if k.turn.At() <= v.Now() && !v.Came(k.turn) {
+					t.Fatalf("seed %d: a turn at %d has not come by the end of Run, at %d", seed, k.turn.At(), v.Now())
+				}
+			}
+		}
+		for i := 1; i < len(ran); i++ {
+			if due[i] < due[i-1] || due[i] == due[i-1] && ran[i] < ran[i-1] {
+				t.Fatalf("seed %d: %d ran at %d behind %d at %d", seed, ran[i], due[i], ran[i-1], due[i-1])
+			}
+		}
+	}
+}
+
 // BenchmarkVirtual has a thousand timers, each of which is set again when it has run, as those of packets on wires are.
 func BenchmarkVirtual(b *testing.B) {
 	v := clock.NewVirtual()

@@ -23,19 +23,21 @@ type Buffer[F any] struct {
 	size    int64 // bytes; 0: of a host
 	classes mmu.DSCPTable
 	ports   []port[F]
-	receive uint64      // rate at which a host's adapter takes what arrives, bits per second; 0: at once
-	timer   clock.Timer // runs advance; nil before the first
+	receive uint64              // rate at which a host's adapter takes what arrives, bits per second; 0: at once
+	timer   *clock.VirtualTimer // runs advance; nil before the first
 	due     time.Duration
 	earlier map[string]uint64 // counters of pauses before Begin
 }
 
 // Frames leave a buffer by a port.
 type port[F any] struct {
-	wire    *Wire[F]      // nil: the adapter's
-	free    time.Duration // of the adapter's port: until when it is busy
-	asks    []mmu.PFC     // frames to send, beside those that the model asks for
-	timer   clock.Timer   // runs the port when the wire is free; nil before the first
-	waits   bool          // for that
+	wire    *Wire[F]            // nil: the adapter's
+	free    time.Duration       // of the adapter's port: until when it is busy
+	asks    []mmu.PFC           // frames to send, beside those that the model asks for
+	timer   *clock.VirtualTimer // runs the port when the wire is free; nil before the first
+	waits   bool                // for that
+	rests   bool                // likewise, without the timer: there is nothing to send as yet
+	turn    clock.Turn          // that the timer would have
 	lengths [mmu.Classes]bufferstats.Lengths
 	resumed []func() // are called once when the pause of a class ends
 	ofClass int
@@ -136,12 +138,17 @@ func (b *Buffer[F]) progress(now time.Duration) {
 	due, ok := b.model.Deadline()
 	switch {
 	case !ok || due == b.due:
-	case b.timer == nil:
-		b.due = due
-		b.timer = b.plane.clock.AfterFunc(due-now, b.advance)
 	default:
 		b.due = due
+		if b.timer == nil {
+			b.timer = b.plane.clock.NewTimer(b.advance)
+		}
 		b.timer.Reset(due - now)
+		for out := range b.ports {
+			if p := &b.ports[out]; p.rests && p.turn.At() == due {
+				b.await(out) // which of the two is first may decide on what else happens first
+			}
+		}
 	}
 	if b.OfSwitch() {
 		return // only adapters wait for the end of a pause
@@ -160,13 +167,19 @@ func (b *Buffer[F]) progress(now time.Duration) {
 // send has frames leave by a port as long as its wire is free.
 func (b *Buffer[F]) send(now time.Duration, out int) {
 	p := &b.ports[out]
+	if p.rests {
+		if !b.plane.clock.Came(p.turn) {
+			b.await(out)
+			return
+		}
+		p.rests, p.waits = false, false
+	}
 	for !p.waits {
 		if free := p.freeAt(); free > now {
-			p.waits = true
-			if p.timer == nil {
-				p.timer = b.plane.clock.AfterFunc(free-now, func() { b.wireFree(out) })
-			} else {
-				p.timer.Reset(free - now)
+			p.waits, p.turn = true, b.plane.clock.Turn(free-now)
+			// At the instant at which the model is to be advanced, the timer may be the one that does it.
+			if p.rests = free != b.due && len(p.asks) == 0 && b.model.Rest(out); !p.rests {
+				b.await(out)
 			}
 			return
 		}
@@ -188,6 +201,16 @@ func (b *Buffer[F]) send(now time.Duration, out int) {
 		p.free = now + time.Duration(float64(d.Bytes)*8/float64(b.receive)*float64(time.Second))
 		b.plane.owner.Deliver(d.Packet, b)
 	}
+}
+
+// await has a port's timer run in the port's turn.
+func (b *Buffer[F]) await(out int) {
+	p := &b.ports[out]
+	p.rests = false
+	if p.timer == nil {
+		p.timer = b.plane.clock.NewTimer(func() { b.wireFree(out) })
+	}
+	p.timer.ResetTo(p.turn)
 }
 
 // freeAt returns from when the next frame may leave.

@@ -30,11 +30,11 @@ type Wire[F any] struct {
 	model   *impair.Direction
 	stats   *linkstats.Collector
 	transit transits[F]
-	timer   clock.Timer   // runs release; nil before the first frame
-	plain   bool          // it has no rate
-	down    bool          // it carries nothing
-	free    time.Duration // until when the end of a plain wire is busy
-	entry   time.Duration // until when its beginning is, by what has entered
+	timer   *clock.VirtualTimer // runs release; nil before the first frame
+	plain   bool                // it has no rate
+	down    bool                // it carries nothing
+	free    time.Duration       // until when the end of a plain wire is busy
+	entry   time.Duration       // until when its beginning is, by what has entered
 }
 
 // AddWire adds a direction of a link, which both stay the caller's. Set says what it does to frames.
@@ -105,10 +105,9 @@ func (w *Wire[F]) push(t transit[F]) {
 func (w *Wire[F]) arm(departs time.Duration) {
 	left := max(departs, w.free) - w.plane.clock.Now()
 	if w.timer == nil {
-		w.timer = w.plane.clock.AfterFunc(left, w.release)
-	} else {
-		w.timer.Reset(left)
+		w.timer = w.plane.clock.NewTimer(w.release)
 	}
+	w.timer.Reset(left)
 }
 
 // release has those frames leave whose time it is.

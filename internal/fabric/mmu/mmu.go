@@ -308,6 +308,17 @@ func (s *Switch[P]) Next(now time.Duration, out int) (d Departure[P], ok bool) {
 	return s.depart(now, out, class), true
 }
 
+// Rest reports whether a port has nothing to send now, neither packets nor a PFC frame. Then Wake names the port when it may
+// have, as after Next.
+func (s *Switch[P]) Rest(out int) bool {
+	p := &s.ports[out]
+	if p.ready()|p.changed|p.renewed != 0 {
+		return false
+	}
+	p.idle = true
+	return true
+}
+
 // ready returns the classes that may send.
 func (p *port[P]) ready() uint8 { return p.filled & (^p.paused | p.storming) }
 

@@ -512,3 +512,26 @@ func BenchmarkArriveNext(b *testing.B) {
 		s.Next(now, 2)
 	}
 }
+
+// TestRest is refused where something may leave, a packet or a PFC frame; a port that rests is named as soon as something may.
+func TestRest(t *testing.T) {
+	s := switchOf(t, 2, 1<<20, lossless, func(c *Config) { c.Quanta = 100 })
+	s.arrive(t, 0, 0, 1, 3, 10, Admitted) // which asks port 0 for a pause
+	if s.Rest(0) || s.Rest(1) {
+		t.Fatal("a port rests that has a frame to send")
+	}
+	s.pauses(t, 0, 0, 3, 100)
+	s.leave(t, 0, 1, 10)
+	s.pauses(t, 0, 0, 3, 0)
+	for _, ok := s.Wake(); ok; _, ok = s.Wake() {
+	}
+	if !s.Rest(0) || !s.Rest(1) {
+		t.Fatal("a port does not rest that has nothing to send")
+	}
+	s.arrive(t, 1, 0, 1, 3, 10, Admitted)
+	for _, want := range []int{1, 0} { // a packet, and the PFC frame that the last one asks for
+		if port, ok := s.Wake(); !ok || port != want {
+			t.Fatalf("woke %d %v, want %d", port, ok, want)
+		}
+	}
+}
