@@ -79,6 +79,7 @@ type Plane[F any] struct {
 
 	packet  impair.Packet  // that a wire decides on
 	verdict impair.Verdict // on it
+	pause   mmu.PFC        // that enters a wire
 }
 
 // New returns the wires of a topology, which its owner adds by AddWire, and then AddBuffers.

@@ -19,7 +19,8 @@ func (b *Buffer[F]) sendPause(now time.Duration, out int) bool {
 	if !ok || p.wire == nil {
 		return false
 	}
-	p.wire.Enter(b.plane.owner.NewPause(p.wire, &pause))
+	b.plane.pause = pause
+	p.wire.Enter(b.plane.owner.NewPause(p.wire, &b.plane.pause))
 	return true
 }
 

@@ -11,22 +11,43 @@ import (
 type durations struct {
 	buckets  *histogram.Histogram // nil: there was none
 	min, max int64
+	last     int64  // of the last ones, which are in buckets when settle was called
+	more     uint64 // of that length, that are not
 }
 
 const precision = 12 // of the buckets, bits
 
-// record counts a duration n times; a negative one counts as zero.
+// record counts a duration n times; a negative one counts as zero. Most are as long as the one before: those are counted
+// together.
 func (h *durations) record(ns int64, n uint64) {
 	ns = max(ns, 0)
+	if h.more > 0 && ns == h.last {
+		h.more += n
+		return
+	}
+	h.settle()
 	if h.buckets == nil {
 		h.buckets, h.min = histogram.New(precision), ns
 	}
 	h.min, h.max = min(h.min, ns), max(h.max, ns)
-	h.buckets.Record(ns, n)
+	h.last, h.more = ns, n
 }
+
+// settle has all durations counted in buckets.
+func (h *durations) settle() {
+	if h.more > 0 {
+		h.buckets.Record(h.last, h.more)
+		h.more = 0
+	}
+}
+
+// count returns the number of durations.
+func (h *durations) count() uint64 { return h.buckets.Count() + h.more }
 
 // merge adds other durations.
 func (h *durations) merge(other *durations) {
+	other.settle()
+	h.settle()
 	if other.buckets == nil {
 		return
 	}
@@ -45,6 +66,7 @@ func (h *durations) middle(bucket int) int64 {
 
 // distribution sums the durations up.
 func (h *durations) distribution() Distribution {
+	h.settle()
 	if h.buckets == nil {
 		return Distribution{}
 	}
@@ -60,6 +82,7 @@ func (h *durations) distribution() Distribution {
 
 // above counts the durations longer than limit. Those in its bucket are not.
 func (h *durations) above(limit int64) (n uint64) {
+	h.settle()
 	if h.buckets == nil {
 		return 0
 	}
@@ -79,6 +102,7 @@ const maxBins = 24
 // a power of two, over the range from P1 to P999. The first and the last have the
 // durations below and above that, too.
 func (h *durations) bins(d *Distribution) []Bin {
+	h.settle()
 	if h.buckets == nil {
 		return nil
 	}

@@ -207,9 +207,9 @@ func (c *Collector) Losses() (dropped, lost uint64) {
 
 // delays returns the number of delays so far.
 func (c *Collector) delays() uint64 {
-	n := c.delay.buckets.Count()
+	n := c.delay.count()
 	if c.earlier != nil {
-		n += c.earlier.delay.buckets.Count()
+		n += c.earlier.delay.count()
 	}
 	return n
 }
@@ -234,8 +234,10 @@ func (c *Collector) delayBars(bounds []int64) histogram.Bars {
 	if o := c.observed; o != nil && o.bars.Count == c.delays() && slices.Equal(o.bounds, bounds) {
 		return o.bars
 	}
+	c.delay.settle()
 	bars := c.delay.buckets.Bars(bounds)
 	if c.earlier != nil {
+		c.earlier.delay.settle()
 		bars.Add(c.earlier.delay.buckets.Bars(bounds))
 	}
 	c.observed = &observed{bounds, bars}

@@ -170,3 +170,28 @@ func TestIdleHistogram(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 }
+
+// Durations that are as long as those before count like others, whenever somebody asks.
+func TestDurationsInARow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var h, singly durations
+		for _, ns := range rapid.SliceOf(rapid.Int64Range(-1, 2)).Draw(t, "durations") {
+			h.record(ns, 3)
+			for range 3 {
+				singly.record(ns, 1)
+				singly.settle()
+			}
+			if rapid.Bool().Draw(t, "asked") {
+				if got, want := h.distribution(), singly.distribution(); got != want || h.above(0) != singly.above(0) || h.count() != want.Count {
+					t.Fatalf("%+v, %d, want %+v", got, h.count(), want)
+				}
+			}
+		}
+		var all durations
+		all.merge(&h)
+		all.merge(&h)
+		if want := 2 * h.count(); all.count() != want || all.distribution().Count != want {
+			t.Fatalf("%d and %d of twice as many, want %d", all.count(), all.distribution().Count, want)
+		}
+	})
+}

@@ -364,3 +364,23 @@ func TestTurnaround(t *testing.T) {
 		}
 	}
 }
+
+// TestForwardingAllocatesNothing: neither do packets on wires and in buffers, nor the timers and pauses of ports.
+func TestForwardingAllocatesNothing(t *testing.T) {
+	l := up(t, buffered("switch", "{size: 12MiB}", "pfc: [3]", ""))
+	l.network.byName["c"].life.port.receiver = nothing{}
+	path, _ := l.topo.Path("a", "c")
+	packets := slices.Repeat([]roce.Packet{{Header: roce.Header{Opcode: roce.SendOnly}, Payload: [][]byte{make([]byte, 1024)}, Class: 26 << 2}}, 50)
+	flow := roce.Flow{Local: path.From.Address, Remote: path.To.Address, SourcePort: 0xC000}
+	port := l.network.byName["a"].life.port
+	run := func() {
+		if err := port.Send(flow, packets); err != nil {
+			t.Fatal(err)
+		}
+		l.clock.Run(time.Millisecond)
+	}
+	run()
+	if n := testing.AllocsPerRun(20, run); n > 2 {
+		t.Errorf("%v allocations for %d packets", n, len(packets))
+	}
+}

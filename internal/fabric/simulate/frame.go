@@ -26,16 +26,17 @@ const (
 // it is on its way, unless it is known not to: of hundreds of thousands of packets in
 // queues the copies would take most of the memory.
 type frame struct {
-	header  roce.Header
+	// In the processor's caches, what each wire and buffer looks at is together.
 	way     *way
-	payload []byte
-	whole   []byte // the packet from its Ethernet header on, once bits of it have flipped; else nil
 	next    *frame // in a list of frames
 	hop     uint16 // index in way.wires, of the next
 	length  uint16 // see size
-	copied  bool   // the payload is a copy
-	isPause bool   // it is a PFC frame, behind its Ethernet header: it has neither header nor way
 	class   uint8  // the traffic class, as long as whole is nil
+	isPause bool   // it is a PFC frame, behind its Ethernet header: it has neither header nor way
+	copied  bool   // the payload is a copy
+	whole   []byte // the packet from its Ethernet header on, once bits of it have flipped; else nil
+	payload []byte
+	header  roce.Header
 }
 
 // ip is the length of the IP and UDP headers.

@@ -35,6 +35,7 @@ type network struct {
 	tell     func(event.Event)
 
 	ways    map[roce.Flow]*way // found since links and routes last changed; nil: there is none
+	changes int                // of links and routes
 	blocked []bool             // by link: what a spanning tree has no use for
 
 	programs *programs
@@ -110,6 +111,7 @@ func (n *network) linkOf(spec *topology.Link) *link {
 // changed is called after links went down or came up, or routes changed.
 func (n *network) changed() {
 	n.ways = map[roce.Flow]*way{}
+	n.changes++
 	// A tree of switches is there at once.
 	n.blocked = n.topo.SpareLinks(func(link int) bool { return n.links[link].on })
 }

@@ -35,7 +35,8 @@ type port struct {
 	inbox    line
 	waiting  int         // bytes in the inbox
 	timer    clock.Timer // runs deliver; nil before the first packet
-	turns    map[netip.Addr]*turn
+	turns    []*turn
+	recent   [recentWays]recentWay // by source port
 
 	sent, received, dropped, tooBig, overflowed, wrong, malformed uint64
 }
@@ -50,7 +51,7 @@ func (p *port) Send(flow roce.Flow, packets []roce.Packet) error {
 	if p.closed {
 		return errors.New("simulate: carrier is closed")
 	}
-	way := p.network.way(p.node, flow)
+	way := p.way(&flow)
 	if way == nil {
 		p.dropped += uint64(len(packets))
 		return nil
@@ -71,28 +72,55 @@ func (p *port) Send(flow roce.Flow, packets []roce.Packet) error {
 	return nil
 }
 
+// A recentWay is the way of a flow as it was when the links and routes had changed so many times.
+type recentWay struct {
+	flow    roce.Flow
+	way     *way
+	changes int
+}
+
+// recentWays bounds how many ways a port knows without a look at the network's. It is a power of two.
+const recentWays = 16
+
+// way returns the way of a flow; nil if its packets do not arrive anywhere.
+func (p *port) way(flow *roce.Flow) *way {
+	r := &p.recent[flow.SourcePort%recentWays]
+	if r.changes != p.network.changes || r.flow != *flow {
+		*r = recentWay{*flow, p.network.way(p.node, *flow), p.network.changes}
+	}
+	return r.way
+}
+
 // A turn is that of a queue pair on the line at an address.
 type turn struct {
-	timer clock.Timer // calls f; nil before the first
+	local netip.Addr
+	wire  *dataplane.Wire[*frame] // that packets from there enter; nil if there is none
+	timer clock.Timer             // calls f; nil before the first
 	f     func()
 }
 
-// wireFrom returns the wire that packets from a local address enter; nil if there is none.
-func (p *port) wireFrom(local netip.Addr) *dataplane.Wire[*frame] {
-	at, ok := p.network.places[local]
-	if !ok || at.node != p.node {
-		return nil
+// turnAt returns the turn at a local address.
+func (p *port) turnAt(local netip.Addr) *turn {
+	for _, t := range p.turns {
+		if t.local == local {
+			return t
+		}
 	}
-	l := p.network.links[at.face.Link]
-	if l.nodes[0] == p.node {
-		return l.wires[0]
+	t := &turn{local: local}
+	if at, ok := p.network.places[local]; ok && at.node == p.node {
+		l := p.network.links[at.face.Link]
+		t.wire = l.wires[1]
+		if l.nodes[0] == p.node {
+			t.wire = l.wires[0]
+		}
 	}
-	return l.wires[1]
+	p.turns = append(p.turns, t)
+	return t
 }
 
 // Room implements transport.Line: so queue pairs take turns on the wire, and their packets do not queue before it.
 func (p *port) Room(local netip.Addr) bool {
-	w := p.wireFrom(local)
+	w := p.turnAt(local).wire
 	return p.closed || w == nil || w.FreeAt() <= p.network.clock.Now() && !p.isPaused(w)
 }
 
@@ -103,16 +131,9 @@ func (p *port) isPaused(w *dataplane.Wire[*frame]) bool {
 
 // WhenRoom implements transport.Line.
 func (p *port) WhenRoom(local netip.Addr, f func()) {
-	t := p.turns[local]
-	if t == nil {
-		t = &turn{}
-		if p.turns == nil {
-			p.turns = map[netip.Addr]*turn{}
-		}
-		p.turns[local] = t
-	}
+	t := p.turnAt(local)
 	t.f = f
-	w := p.wireFrom(local)
+	w := t.wire
 	if w != nil && p.isPaused(w) {
 		w.From.WhenResumed(w.Out, p.class, func() {
 			if !p.closed && t.f != nil {

@@ -34,8 +34,10 @@ type lineQueue struct {
 	queued atomic.Int32 // len(waiting), to be read without the lock
 
 	mu      sync.Mutex // guards what follows; locked after a channel's
-	waiting []*Channel
-	asked   bool // whenFree was called, and resume was not since
+	waiting []*Channel // from head on
+	head    int
+	asked   bool   // whenFree was called, and resume was not since
+	resumes func() // is resume
 }
 
 // A lineKey says whose turn it is together: who sends from a local address and, where there are pauses, with a DSCP.
@@ -69,6 +71,7 @@ func (d *Device) lineAt(local netip.Addr, class uint8) *lineQueue {
 		if pause != nil {
 			q = &lineQueue{paused: true, isFree: func() bool { return !pause.Active() }, whenFree: pause.WhenOver}
 		}
+		q.resumes = q.resume
 		d.lines[key] = q
 	}
 	return q
@@ -83,7 +86,7 @@ func (q *lineQueue) wait(c *Channel) {
 	defer q.mu.Unlock()
 	if !c.lineQueued {
 		c.lineQueued = true
-		q.waiting = append(q.waiting, c)
+		q.push(c)
 		q.queued.Add(1)
 	}
 	q.ask()
@@ -91,20 +94,38 @@ func (q *lineQueue) wait(c *Channel) {
 
 // ask has resume be called when the line is free. The lock is held.
 func (q *lineQueue) ask() {
-	if !q.asked && len(q.waiting) > 0 {
+	if !q.asked && q.head < len(q.waiting) {
 		q.asked = true
-		q.whenFree(q.resume)
+		q.whenFree(q.resumes)
 	}
+}
+
+// push and pop have a channel wait, and the first wait no longer. They use the memory again of those that wait no longer.
+// The lock is held.
+func (q *lineQueue) push(c *Channel) {
+	if len(q.waiting) == cap(q.waiting) && 2*q.head >= len(q.waiting) {
+		left := copy(q.waiting, q.waiting[q.head:])
+		clear(q.waiting[left:])
+		q.waiting, q.head = q.waiting[:left], 0
+	}
+	q.waiting = append(q.waiting, c)
+}
+
+func (q *lineQueue) pop() *Channel {
+	c := q.waiting[q.head]
+	q.waiting[q.head] = nil
+	if q.head++; q.head == len(q.waiting) {
+		q.waiting, q.head = q.waiting[:0], 0
+	}
+	return c
 }
 
 // resume has those who wait send, in their order, as long as the line is free.
 func (q *lineQueue) resume() {
 	q.mu.Lock()
 	q.asked = false
-	for len(q.waiting) > 0 && q.isFree() {
-		c := q.waiting[0]
-		q.waiting[0] = nil
-		q.waiting = q.waiting[1:]
+	for q.head < len(q.waiting) && q.isFree() {
+		c := q.pop()
 		q.queued.Add(-1)
 		q.mu.Unlock()
 		c.sendInTurn()
