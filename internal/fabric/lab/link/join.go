@@ -19,9 +19,7 @@ var ErrNoRedirect error = control.Errorf(control.Unable, "this kernel lacks tc r
 // They stay for good, because adding or deleting one while the interface is up
 // stops its transmission for a moment (net/sched/sch_api.c, qdisc_graft).
 //
-// The two ingress ones of a link share a block of filters: for each new block the kernel searches a list of
-// all blocks on the machine, with the lock held that all changes of interfaces need (net/core/flow_offload.c,
-// indir_dev_add), and finds one that is shared at its head.
+// The ingress ones of some links share a block of filters (block).
 func addQdiscs(b *rtnl.Batch, link, end int) {
 	add := func(kind string, parent, handle uint32, more ...nl.NetlinkRequestData) {
 		b.Add(Middle(link, end)+": "+kind, unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL, append([]nl.NetlinkRequestData{
@@ -33,8 +31,14 @@ func addQdiscs(b *rtnl.Batch, link, end int) {
 	add("ingress", netlink.HANDLE_INGRESS, netlink.MakeHandle(0xffff, 0), nl.NewRtAttr(nl.TCA_INGRESS_BLOCK, nl.Uint32Attr(block(link))))
 }
 
+// sharing is the number of links that share a block of filters, each of which has one for either end. For each new
+// block the kernel searches a list of all blocks on the machine, with the lock held that all changes of interfaces
+// need (net/core/flow_offload.c, indir_dev_add), and finds one that is shared near its head. A packet is compared
+// with up to 2*sharing interfaces.
+const sharing = 4
+
 // block is the number of a link's block of filters: not 0, which would be none.
-func block(link int) uint32 { return uint32(link) + 1 }
+func block(link int) uint32 { return uint32(link/sharing) + 1 }
 
 // noRedirect is an error of what addEnd asks for, which is ErrNoRedirect if a queue discipline cannot be
 // had.
@@ -73,14 +77,20 @@ func (c classifier) add(b *rtnl.Batch, link, end int) error {
 	if err := netlink.EncodeActions(options.AddRtAttr(c.action, nil), actions); err != nil {
 		return err
 	}
-	b.Add("join "+Middle(link, end), unix.RTM_NEWTFILTER, unix.NLM_F_CREATE|unix.NLM_F_EXCL,
-		filtersOf(link, 1, unix.ETH_P_ALL), nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated(c.kind)), options)
+	c.addRequest(b, "join", unix.RTM_NEWTFILTER, unix.NLM_F_CREATE, link, end, options)
 	return nil
 }
 
-// filtersOf begins a request about the filters of a link's block (linux/rtnetlink.h, TCM_IFINDEX_MAGIC_BLOCK).
-func filtersOf(link int, priority, protocol uint16) *nl.TcMsg {
-	return &nl.TcMsg{Family: nl.FAMILY_ALL, Ifindex: -1, Parent: block(link), Info: netlink.MakeHandle(priority, nl.Swap16(protocol))}
+// addRequest adds a request about the filter of one end, in a link's block (linux/rtnetlink.h, TCM_IFINDEX_MAGIC_BLOCK).
+func (c classifier) addRequest(b *rtnl.Batch, what string, kind, flags, link, end int, more ...nl.NetlinkRequestData) {
+	const firstHandle = 0x80000001 // of u32's own table, which 0x800 stands for
+	b.Add(what+" "+Middle(link, end), kind, flags, append([]nl.NetlinkRequestData{
+		&nl.TcMsg{
+			Family: nl.FAMILY_ALL, Ifindex: -1, Parent: block(link),
+			Handle: firstHandle + uint32(2*(link%sharing)+end), Info: netlink.MakeHandle(1, nl.Swap16(unix.ETH_P_ALL)),
+		},
+		nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated(c.kind)),
+	}, more...)...)
 }
 
 // Join makes the kernel hand what enters either middle of a link to the other
@@ -122,11 +132,16 @@ func (n *Network) joinBy(c classifier, link int) error {
 // itself drops it, since it is addressed to another host and a middle has neither
 // addresses nor IPv6 nor ARP.
 func (n *Network) Part(link int) error {
-	var b rtnl.Batch
-	b.Add("part "+Middle(link, 0), unix.RTM_DELTFILTER, 0, filtersOf(link, 0, 0)) // of priority 0: all of them
-	_, err := n.do(&b)
-	if errors.Is(err, unix.EINVAL) { // no such block: both middles have vanished
-		return nil
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for end := range 2 {
+		var b rtnl.Batch
+		n.classifier.addRequest(&b, "part", unix.RTM_DELTFILTER, 0, link, end)
+		_, err := n.do(&b)
+		// A block goes with the last of its middles. There is none then, or another one.
+		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+			return err
+		}
 	}
-	return err
+	return nil
 }

@@ -421,6 +421,48 @@ func partAfterAnEnd(t *testing.T, c classifier) {
 	}
 }
 
+// TestLinksOfOneBlock: links that share a block of filters are joined and parted each for itself, and joining again
+// changes nothing.
+func TestLinksOfOneBlock(t *testing.T) {
+	n := newNetwork(t)
+	const parted = 1
+	var sockets [sharing + 1][2]int
+	var indices [sharing + 1][2]int
+	for link := range sockets {
+		e := ends(t, n, link)
+		if err := errors.Join(n.Up(link), n.Join(link), n.Join(link)); err != nil {
+			t.Fatal(err)
+		}
+		for end := range e {
+			sockets[link][end], indices[link][end] = packetSocket(t, e[end]), interfaceOf(t, e[end]).Attrs().Index
+		}
+		settle(t, n, link)
+	}
+	if err := n.Part(parted); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"one is parted", "all are joined"} {
+		for link := range sockets {
+			for end := range 2 {
+				sendFrame(t, sockets[link][end], indices[link][end], fmt.Sprint(text, link, end))
+			}
+		}
+		for link := range sockets {
+			for end := range 2 {
+				if link == parted && text == "one is parted" {
+					continue
+				}
+				if got, want := receiveFrame(t, sockets[link][1-end]), fmt.Sprint(text, link, end); got != want {
+					t.Errorf("got %q, want %q", got, want)
+				}
+			}
+		}
+		if err := n.Join(parted); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestDownCutsTheCarrier(t *testing.T) {
 	n := newNetwork(t)
 	const link = 4
