@@ -8,8 +8,8 @@ import (
 	"github.com/ndklab/ndklab/provider/clock"
 )
 
-// An initiator is what every client is made of: an endpoint, where its connections are from and to, and what its report
-// counts.
+// An initiator is the end of a flow that connects. It is part of every client: an endpoint, where its connections are from
+// and to, and the account that its report is made of.
 type initiator struct {
 	endpoint
 	from netip.Addr
