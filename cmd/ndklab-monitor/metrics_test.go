@@ -151,10 +151,7 @@ func TestCommand(t *testing.T) {
 		if err != nil || len(families["ndklab_node_state"].GetMetric()) != 3*5 || len(families["ndklab_link_up"].GetMetric()) != 2*2 {
 			t.Errorf("%v: %v", err, families)
 		}
-		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", monitorOf(t, c.Process.Pid)))
-		if err != nil || !strings.Contains(string(status), "\nSeccomp:\t2\n") {
-			t.Errorf("who serves is not confined: %v\n%s", err, status)
-		}
+		wantConfined(t, c)
 		address := strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/metrics")
 		start(t, "metrics", lab, "--listen", address).ends(t, 3, "ndklab: --listen "+address+": listen tcp "+address+": bind: address already in use; expected an address of this machine and a port that is free")
 		if err := c.Process.Signal(signal); err != nil {

@@ -293,6 +293,15 @@ func signalTo(t *testing.T, pid int, signal syscall.Signal) {
 	}
 }
 
+// wantConfined says so unless the program that a command has started is confined.
+func wantConfined(t *testing.T, c *command) {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", monitorOf(t, c.Process.Pid)))
+	if err != nil || !strings.Contains(string(status), "\nSeccomp:\t2\n") {
+		t.Errorf("who serves is not confined: %v\n%s", err, status)
+	}
+}
+
 // monitorOf returns the process id of the program that ndklab has started.
 func monitorOf(t *testing.T, pid int) int {
 	t.Helper()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"os"
@@ -102,19 +101,10 @@ func TestUICommand(t *testing.T) {
 		}
 	}
 
-	c, _ := openPage(t, lab)
-	var monitor int
-	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", c.Process.Pid))
-	for _, task := range tasks {
-		children, err := os.ReadFile(task)
-		if _, scan := fmt.Sscan(string(children), &monitor); err == nil && scan == nil {
-			break
-		}
-	}
-	if monitor == 0 {
-		t.Fatalf("no child, %v", err)
-	}
-	if err := syscall.Kill(monitor, syscall.SIGKILL); err != nil {
+	c, p := openPage(t, lab)
+	await(t, p.stream(t, 0), func(m *message) bool { return m.kind == "sample" })
+	wantConfined(t, c)
+	if err := syscall.Kill(monitorOf(t, c.Process.Pid), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	c.ends(t, 4, "ndklab: ndklab-monitor died (signal: killed)")

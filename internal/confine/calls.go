@@ -13,9 +13,15 @@ var often = [...]uint32{
 }
 
 // refused returns the system calls that a confined process does without.
-func refused() []uint32 { return append(slices.Clone(legacy), ofAll[:]...) }
+func refused(exceptFiles bool) []uint32 {
+	all := append(slices.Clone(legacy), ofAll[:]...)
+	if exceptFiles {
+		return all
+	}
+	return append(all, unix.SYS_UNLINKAT)
+}
 
-// ofAll are those of all architectures. legacy has those of one.
+// ofAll are those of all architectures and all kinds. legacy has those of one.
 var ofAll = [...]uint32{
 	// Programs and other processes.
 	unix.SYS_EXECVE, unix.SYS_EXECVEAT, unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_KILL,
@@ -31,6 +37,6 @@ var ofAll = [...]uint32{
 	unix.SYS_SETUID, unix.SYS_SETGID, unix.SYS_SETREUID, unix.SYS_SETREGID, unix.SYS_SETRESUID, unix.SYS_SETRESGID, unix.SYS_SETFSUID, unix.SYS_SETFSGID,
 	unix.SYS_SETGROUPS, unix.SYS_CAPSET,
 	// Files by their names.
-	unix.SYS_OPENAT2, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_UNLINKAT, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_MKDIRAT, unix.SYS_MKNODAT, unix.SYS_LINKAT,
+	unix.SYS_OPENAT2, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_MKDIRAT, unix.SYS_MKNODAT, unix.SYS_LINKAT,
 	unix.SYS_SYMLINKAT, unix.SYS_FCHMODAT, unix.SYS_FCHOWNAT, unix.SYS_TRUNCATE, unix.SYS_UTIMENSAT, unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR,
 }

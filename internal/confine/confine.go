@@ -2,7 +2,7 @@
 //
 // Such a process starts no program, changes no file by its name, gets into no other process and no other namespace, mounts nothing and
 // loads nothing into the kernel; nor does it get rights by which it could. It keeps the files and sockets that it has, and may
-// read files, make sockets and threads, and take files that others send to it.
+// read files, make sockets and threads, and take files that others send to it. One kind may also write to files, and remove some.
 //
 // A seccomp filter does it (seccomp(2)), which needs no rights. A call that is refused fails with EPERM. System calls that are always allowed cost nothing
 // measurable since kernel 5.11, which remembers them.
@@ -20,13 +20,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process confines this process, with all threads that it has and will have. A kernel without seccomp filters leaves it as it is, which is no error. So does
-// GOCOVERDIR in the environment: a program that counts what it runs writes a file there at its end.
-func Process() error {
-	if os.Getenv("GOCOVERDIR") != "" {
+// Wanted reports whether processes are to be confined. One with GOCOVERDIR in the environment counts what it runs, and writes a file
+// there at its end.
+func Wanted() bool { return os.Getenv("GOCOVERDIR") == "" }
+
+// Process confines this process, with all threads that it has and will have. A kernel without seccomp filters leaves it as it is, which is no error,
+// and so it is if that is not Wanted.
+func Process() error { return process(false) }
+
+// ExceptFiles is Process, but for that files that there are may be opened to write, and be removed. Landlock says which (package ui).
+func ExceptFiles() error { return process(true) }
+
+func process(exceptFiles bool) error {
+	if !Wanted() {
 		return nil
 	}
-	program := filter()
+	program := filter(exceptFiles)
 	runtime.LockOSThread() // the flag of this thread goes to the others with the filter
 	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -56,12 +65,13 @@ const (
 
 // Flags of arguments that are refused.
 const (
-	writes     = unix.O_WRONLY | unix.O_RDWR | unix.O_CREAT | unix.O_TRUNC | unix.O_TMPFILE&^unix.O_DIRECTORY
+	makes      = unix.O_CREAT | unix.O_TRUNC | unix.O_TMPFILE&^unix.O_DIRECTORY
+	writes     = unix.O_WRONLY | unix.O_RDWR | makes
 	namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 )
 
 // filter returns the program that decides about system calls.
-func filter() []unix.SockFilter {
+func filter(exceptFiles bool) []unix.SockFilter {
 	const load, equal, atLeast, anyOf, verdict = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K,
 		unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K, unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, unix.BPF_RET | unix.BPF_K
 	const allow, refuse = unix.SECCOMP_RET_ALLOW, unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
@@ -76,11 +86,15 @@ func filter() []unix.SockFilter {
 	for _, number := range often {
 		p = append(p, unix.SockFilter{Code: equal, K: number, Jf: 1}, unix.SockFilter{Code: verdict, K: allow})
 	}
-	for _, number := range refused() {
+	opens := uint32(writes)
+	if exceptFiles {
+		opens = makes
+	}
+	for _, number := range refused(exceptFiles) {
 		p = append(p, unix.SockFilter{Code: equal, K: number, Jf: 1}, unix.SockFilter{Code: verdict, K: refuse})
 	}
 	for _, with := range []struct{ number, place, flags uint32 }{
-		{unix.SYS_OPENAT, 2, writes}, {unix.SYS_CLONE, 0, namespaces},
+		{unix.SYS_OPENAT, 2, opens}, {unix.SYS_CLONE, 0, namespaces},
 	} {
 		p = append(p,
 			unix.SockFilter{Code: equal, K: with.number, Jf: 4},

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const envChild = "NDKLAB_TEST_CONFINED"
+const envChild, envKind = "NDKLAB_TEST_CONFINED", "NDKLAB_TEST_CONFINED_EXCEPT_FILES"
 
 // TestMain is the confined process, too.
 func TestMain(m *testing.M) {
@@ -23,14 +23,14 @@ func TestMain(m *testing.M) {
 	if folder == "" {
 		os.Exit(m.Run())
 	}
-	if err := confined(folder); err != nil {
+	if err := confined(folder, os.Getenv(envKind) != ""); err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
 }
 
 // confined confines this process, and tries out in a folder what it can and cannot do then.
-func confined(folder string) error {
+func confined(folder string, exceptFiles bool) error {
 	kept, err := os.Create(filepath.Join(folder, "kept"))
 	if err != nil {
 		return err
@@ -47,19 +47,32 @@ func confined(folder string) error {
 		})
 	}
 	meeting.Wait()
-	if err := Process(); err != nil {
+	confine := Process
+	if exceptFiles {
+		confine = ExceptFiles
+	}
+	if err := confine(); err != nil {
 		return err
 	}
 	var wrong error
-	for _, number := range refused() {
+	for _, number := range refused(exceptFiles) {
 		if _, _, errno := unix.RawSyscall6(uintptr(number), 0, 0, 0, 0, 0, 0); errno != unix.EPERM {
 			wrong = errors.Join(wrong, fmt.Errorf("system call %d: %w", number, errno))
+		}
+	}
+	ofFiles := map[string]func() error{
+		"change a file": func() error { _, err := os.OpenFile(filepath.Join(folder, "kept"), os.O_WRONLY, 0); return err },
+		"remove a file": func() error { return unix.Unlinkat(unix.AT_FDCWD, filepath.Join(folder, "other"), 0) },
+	}
+	for what, f := range ofFiles {
+		if err := f(); errors.Is(err, unix.EPERM) == exceptFiles || exceptFiles && err != nil {
+			wrong = errors.Join(wrong, fmt.Errorf("%s: %w", what, err))
 		}
 	}
 	for what, f := range map[string]func() error{
 		"start a program":        func() error { return exec.Command("/proc/self/exe").Run() },
 		"make a file":            func() error { return os.WriteFile(filepath.Join(folder, "new"), nil, 0o600) },
-		"change a file":          func() error { _, err := os.OpenFile(filepath.Join(folder, "kept"), os.O_WRONLY, 0); return err },
+		"empty a file":           func() error { return os.Truncate(filepath.Join(folder, "kept"), 0) },
 		"make a file of no name": func() error { _, err := os.OpenFile(folder, unix.O_TMPFILE|os.O_RDWR, 0o600); return err },
 		"make a namespace": func() error {
 			_, _, errno := unix.RawSyscall6(unix.SYS_CLONE, unix.CLONE_NEWUSER, 0, 0, 0, 0, 0)
@@ -108,16 +121,24 @@ func confined(folder string) error {
 	return wrong
 }
 
-// TestProcess: a confined process can do what an engine does, and none of what is refused, in any of its threads.
+// TestProcess: a confined process can do what an engine does, and none of what is refused, in any of its threads. One of
+// the other kind can open and remove files, too.
 func TestProcess(t *testing.T) {
-	cmd := exec.Command("/proc/self/exe")
-	folder := t.TempDir()
-	cmd.Env = append(os.Environ(), envChild+"="+folder)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	files, err := os.ReadDir(folder)
-	if text, readErr := os.ReadFile(filepath.Join(folder, "kept")); string(text) != "kept" || len(files) != 1 || errors.Join(err, readErr) != nil {
-		t.Errorf("%q and %d files, %v", text, len(files), errors.Join(err, readErr))
+	for kind, left := range map[string]int{"": 2, "except files": 1} {
+		t.Run(kind, func(t *testing.T) {
+			cmd := exec.Command("/proc/self/exe")
+			folder := t.TempDir()
+			if err := os.WriteFile(filepath.Join(folder, "other"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cmd.Env = append(os.Environ(), envChild+"="+folder, envKind+"="+kind)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			files, err := os.ReadDir(folder)
+			if text, readErr := os.ReadFile(filepath.Join(folder, "kept")); string(text) != "kept" || len(files) != left || errors.Join(err, readErr) != nil {
+				t.Errorf("%q and %d files, %v", text, len(files), errors.Join(err, readErr))
+			}
+		})
 	}
 }

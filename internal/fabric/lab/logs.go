@@ -39,7 +39,7 @@ func Logs(ctx context.Context, name string, options LogOptions, line func([]byte
 		return err
 	}
 	r := &logReader{wanted: linesOf(options.Nodes)}
-	if r.life, err = os.OpenFile(p.stateFile(), os.O_RDWR|unix.O_NOFOLLOW, 0); err == nil {
+	if r.life, err = os.OpenFile(p.stateFile(), os.O_RDONLY|unix.O_NOFOLLOW, 0); err == nil {
 		defer r.life.Close()
 		r.log, err = os.Open(p.logFile())
 	}

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -90,13 +91,11 @@ func stateDir() (string, error) {
 			dir = filepath.Join(os.TempDir(), "ndklab-"+strconv.Itoa(uid))
 		}
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", noState("state directory", err)
-	}
+	made := os.Mkdir(dir, 0o700) // fails where it is there, too, and in a process that makes no files (package confine)
 	// Anybody may have put something of this name into a shared directory.
 	info, err := os.Lstat(dir)
 	if err != nil {
-		return "", noState("state directory", err)
+		return "", noState("state directory", cmp.Or(made, err))
 	}
 	if !info.IsDir() || info.Mode().Perm()&0o022 != 0 || !owned(info) {
 		return "", control.Errorf(control.Unable, "state directory %s must be a directory that belongs to and is writable by user %d alone: remove it", dir, os.Geteuid())
@@ -128,12 +127,12 @@ const elsewhere = "set XDG_RUNTIME_DIR to a directory of yours"
 // returns errLocked if somebody has it, and an error of fs.ErrNotExist if there
 // is no such file.
 func (p place) lock(create bool) (*os.File, error) {
-	flags := os.O_RDWR | unix.O_NOFOLLOW
+	flags := os.O_RDONLY // which locking takes no more than, and some who ask may not write (package confine)
 	if create {
-		flags |= os.O_CREATE
+		flags = os.O_RDWR | os.O_CREATE
 	}
 	for {
-		f, err := os.OpenFile(p.stateFile(), flags, 0o600)
+		f, err := os.OpenFile(p.stateFile(), flags|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
 			return nil, err
 		}

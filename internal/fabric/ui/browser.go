@@ -21,16 +21,16 @@ func hasDesktop(env func(string) string) bool {
 }
 
 // browse opens a page in the browser of the desktop. The page's address, which has the secret, would be seen by all users of this machine among the
-// arguments of the browser: it gets a file instead that only its user reads, and that leads to the page. The function that is
-// returned removes it, and may be called again.
-func browse(url string, stderr io.Writer) (remove func(), err error) {
+// arguments of the browser: it gets a file instead that only its user reads, in a folder, and that leads to the page. The function that is
+// returned removes both, and may be called again.
+func browse(url string, stderr io.Writer) (folder string, remove func(), err error) {
 	path, err := exec.LookPath(opener)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	folder, err := os.MkdirTemp(os.Getenv("XDG_RUNTIME_DIR"), "ndklab-ui-") // only its user has access
+	folder, err = os.MkdirTemp(os.Getenv("XDG_RUNTIME_DIR"), "ndklab-ui-") // only its user has access
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	remove = sync.OnceFunc(func() {
 		if err := os.RemoveAll(folder); err != nil {
@@ -47,12 +47,12 @@ func browse(url string, stderr io.Writer) (remove func(), err error) {
 	}
 	if err != nil {
 		remove()
-		return nil, err
+		return "", nil, err
 	}
 	go func() {
 		if err := cmd.Wait(); errors.As(err, new(*exec.ExitError)) {
 			fmt.Fprintf(stderr, "no browser was opened (%s: %v): the URL is above\n", opener, err)
 		}
 	}()
-	return remove, nil
+	return folder, remove, nil
 }

@@ -21,7 +21,7 @@ func TestBrowse(t *testing.T) {
 		t.Fatal(err)
 	}
 	said, out := io.Pipe()
-	remove, err := browse("http://127.0.0.1:1/<&/", out)
+	_, remove, err := browse("http://127.0.0.1:1/<&/", out)
 	if err != nil {
 		t.Fatal(err)
 	}

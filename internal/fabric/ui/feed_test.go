@@ -4,11 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/ndklab/ndklab/internal/leak"
 )
-
-func TestMain(m *testing.M) { leak.Main(m) }
 
 // all returns what somebody at a place is sent until there is nothing.
 func all(f *feed, p *place) string {

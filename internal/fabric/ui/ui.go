@@ -134,14 +134,19 @@ func (s *server) serve(ctx context.Context, params monitor.UI, over <-chan struc
 		listener.Close()
 		return false, fmt.Errorf("the output cannot be written: %w", err)
 	}
+	lead := ""
 	if params.Open && hasDesktop(os.Getenv) {
-		led, err := browse(s.guard.url(), stderr)
+		folder, led, err := browse(s.guard.url(), stderr)
 		if err != nil {
 			fmt.Fprintf(stderr, "no browser was opened (%v): the URL is above\n", err)
 		} else {
-			s.asked = led
+			lead, s.asked = folder, led
 			defer led()
 		}
+	}
+	if err := confineServer(lead); err != nil {
+		listener.Close()
+		return false, err
 	}
 	return web.Serve(ctx, listener, s.handler(), over, farewell)
 }
