@@ -130,11 +130,12 @@ func (r release) folders() (map[string]string, error) {
 
 // corrected are licences that the detector takes for others which differ in a sentence. A person has read them.
 var corrected = map[string]string{
-	standardLibrary:              "BSD-3-Clause", // its folder is too large to be searched
-	"github.com/coder/websocket": "ISC",          // 0BSD has no condition
-	"golang.org/x/net":           "BSD-3-Clause", // with another name of Google's than most
-	"golang.org/x/sync":          "BSD-3-Clause",
-	"golang.org/x/sys":           "BSD-3-Clause",
+	standardLibrary:                                 "BSD-3-Clause", // its folder is too large to be searched
+	"github.com/coder/websocket":                    "ISC",          // 0BSD has no condition
+	"kernel.org/pub/linux/libs/security/libcap/psx": "BSD-3-Clause", // or GPL-2.0-only, as one chooses
+	"golang.org/x/net":                              "BSD-3-Clause", // with another name of Google's than most
+	"golang.org/x/sync":                             "BSD-3-Clause",
+	"golang.org/x/sys":                              "BSD-3-Clause",
 }
 
 // licenceFile is a name of files that must go with what is shipped.
