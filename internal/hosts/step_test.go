@@ -202,10 +202,10 @@ func TestStepRefuses(t *testing.T) {
 // TestStepAbsent: a task that never comes is said to be absent, when the time for that is over.
 func TestStepAbsent(t *testing.T) {
 	fd, theirs := pmiPair(t)
-	served := make(chan struct{})
+	served, fenced := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(served)
-		(&pmiServer{tasks: 3, values: map[string]string{}, fenced: make(chan struct{})}).serve(theirs)
+		(&pmiServer{tasks: 3, values: map[string]string{}, fenced: fenced}).serve(theirs)
 	}()
 	s, err := OpenStep(testContext(t), stepVariables(0, fd))
 	if err != nil {
@@ -221,6 +221,7 @@ func TestStepAbsent(t *testing.T) {
 		t.Error(err)
 	}
 	s.pmi.conn.Close()
+	close(fenced) // the daemon may have been told that this task has come
 	<-served
 }
 
