@@ -368,20 +368,27 @@ func TestJoinAndPart(t *testing.T) {
 // TestPartAfterAnEnd: what Join has begun ends with Part also when middles have vanished, and of what it began
 // nothing is left for an end that is made again. A frame may be as short as they come.
 func TestPartAfterAnEnd(t *testing.T) {
-	for _, c := range classifiers {
-		t.Run(c.kind, func(t *testing.T) { partAfterAnEnd(t, c) })
+	tried := 0
+	for i, c := range classifiers {
+		if partAfterAnEnd(t, c, 3+i*sharing) {
+			tried++
+		}
+	}
+	if tried == 0 {
+		t.Error("this kernel has no kind of filter")
 	}
 }
 
-func partAfterAnEnd(t *testing.T, c classifier) {
+// partAfterAnEnd reports whether the kernel has that kind of filter.
+func partAfterAnEnd(t *testing.T, c classifier, link int) bool {
+	t.Helper()
 	n := newNetwork(t)
 	n.classifier = &c
-	const link = 3
 	e := ends(t, n, link)
 	for _, gone := range [][]int{{0}, {1}, {0, 1}} {
 		err := errors.Join(n.Up(link), n.Join(link))
 		if errors.Is(err, unix.ENOENT) {
-			t.Skip("this kernel has none of its kind")
+			return false
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -419,6 +426,7 @@ func partAfterAnEnd(t *testing.T, c classifier) {
 			}
 		}
 	}
+	return true
 }
 
 // TestLinksOfOneBlock: links that share a block of filters are joined and parted each for itself, and joining again
