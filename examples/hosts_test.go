@@ -188,7 +188,7 @@ func TestSlurm(t *testing.T) {
 	}
 	t.Run("programs", func(t *testing.T) {
 		libraries := buildVerbs(t, folder)
-		for _, example := range []string{"all-reduce", "iser"} {
+		for _, example := range []string{"all-reduce", "iser", "mpi"} {
 			t.Run(example, func(t *testing.T) {
 				ofPrograms[example].prepare(t, folder)
 				code, out := on("ctl", "NDKLAB_LIBRARIES="+libraries+" salloc -N 3 --exclusive ndklab run examples/"+example+".ndklab.yaml --set "+allowOverrun+" --hosts slurm")

@@ -48,7 +48,7 @@ func newCluster(t *testing.T) *cluster {
 	run(t, build)
 	script := func(name string, args ...string) {
 		cmd := exec.Command("../testdata/"+name, args...)
-		cmd.Env = append(os.Environ(), "DIR="+c.dir, "NET=10.58.0", "CPUS=2", "SHARE="+built)
+		cmd.Env = append(os.Environ(), "DIR="+c.dir, "NET=10.58.0", "CPUS=2", "CPUGROUPS=1", "SHARE="+built)
 		run(t, cmd)
 	}
 	script("slurm/up.sh", "2")
