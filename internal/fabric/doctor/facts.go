@@ -49,6 +49,7 @@ type Facts struct {
 	Userns     Attempt // the same in a user namespace alone; only tried if Namespaces failed
 	Inside     Inside  // valid if Namespaces succeeded
 
+	Autogroup      bool    // kernel.sched_autogroup_enabled is 1
 	State          Attempt // the state directory
 	AbstractSocket Attempt
 	Cgroups        string  // version 1, hybrid, version 2 or none

@@ -19,7 +19,7 @@ func judge(f Facts) Diagnosis {
 	if f.Namespaces.ok() && findings[2].State != Missing {
 		findings = append(findings, f.setup(), f.nodes(), f.links(), f.plainLinks(), f.impairedLinks(), f.offloads(), f.buffers(), f.realTime())
 	}
-	findings = append(findings, f.limits(), f.state(), f.sockets())
+	findings = append(findings, f.scheduler(), f.limits(), f.state(), f.sockets())
 	if f.Namespaces.ok() && findings[2].State != Missing {
 		findings = append(findings, f.netem())
 	}
@@ -282,6 +282,22 @@ func (f *Facts) realTime() Finding {
 		Consequence: "on a busy machine delays on links are less exact",
 		Remedy:      "run ndklab as root, or allow the user `rtprio 1` in /etc/security/limits.conf",
 	})
+}
+
+// scheduler judges whether the kernel keeps from processors what runs beside programs that poll. From Linux 6.13 to 6.19 the
+// virtual time of a group of processes that runs may go back each time that its weight changes, as when another of them wakes
+// (reverted by https://lkml.iu.edu/hypermail/linux/kernel/2602.2/04151.html; seen on 6.18.44). Each session is a group by default
+// (sched(7), autogroup), and threads of the kernel, which receive packets, are in none.
+func (f *Facts) scheduler() Finding {
+	var major, minor int
+	if _, err := fmt.Sscanf(f.Kernel, "%d.%d", &major, &minor); err != nil || major != 6 || minor < 13 || !f.Autogroup {
+		return Finding{Name: "scheduler", State: OK, Found: "no fault is known"}
+	}
+	return Finding{
+		Name: "scheduler", State: Limited, Found: fmt.Sprintf("Linux %d.%d with a group for each session", major, minor),
+		Consequence: "beside programs in nodes that poll, as those of MPI do, all else may wait for seconds, and packets with it",
+		Remedy:      "as root: sysctl -w kernel.sched_autogroup_enabled=0 (to keep it: a file in /etc/sysctl.d)",
+	}
 }
 
 func (f *Facts) limits() Finding {

@@ -162,8 +162,13 @@ func TestJudge(t *testing.T) {
 			true, "node limits", Limited, "absent", "mount"},
 		"control groups read-only": {with(able(), func(f *Facts) { f.Groups = refusal(syscall.EROFS) }),
 			true, "node limits", Limited, "version 2: it failed", "cgroupns=host"},
-		"one core":           {with(able(), func(f *Facts) { f.Cores = 1 }), true, "system", Limited, "cores: 1", "two cores"},
-		"a bad state folder": {with(able(), func(f *Facts) { f.State = refusal(syscall.EACCES) }), false, "state", Missing, "it failed", "XDG_RUNTIME_DIR"},
+		"a kernel that starves": {with(ordinary(), func(f *Facts) { f.Kernel, f.Autogroup = "6.18.44-generic", true }),
+			true, "scheduler", Limited, "Linux 6.18 with a group for each session", "sysctl -w kernel.sched_autogroup_enabled=0"},
+		"a kernel that would starve":      {with(able(), func(f *Facts) { f.Kernel = "6.18.44" }), true, "scheduler", OK, "no fault", ""},
+		"a kernel that does not starve":   {with(able(), func(f *Facts) { f.Kernel, f.Autogroup = "6.12.118+deb13-amd64", true }), true, "scheduler", OK, "no fault", ""},
+		"a kernel that starves no longer": {with(able(), func(f *Facts) { f.Kernel, f.Autogroup = "7.2.12", true }), true, "scheduler", OK, "no fault", ""},
+		"one core":                        {with(able(), func(f *Facts) { f.Cores = 1 }), true, "system", Limited, "cores: 1", "two cores"},
+		"a bad state folder":              {with(able(), func(f *Facts) { f.State = refusal(syscall.EACCES) }), false, "state", Missing, "it failed", "XDG_RUNTIME_DIR"},
 		"no abstract sockets": {with(able(), func(f *Facts) { f.AbstractSocket = refusal(syscall.EPERM) }),
 			false, "lab sockets", Missing, "it failed", "AppArmor"},
 		"no netem":  {with(able(), func(f *Facts) { f.Inside.Netem = refusal(syscall.ENOENT) }), true, "netem", Missing, "does not have it", ""},
@@ -200,7 +205,7 @@ func TestJudgeIsComplete(t *testing.T) {
 		}
 	}
 	bad := refusal(syscall.ENOENT)
-	unable := Facts{UID: 1000, Groups: bad, State: bad, AbstractSocket: bad, Tun: bad, Inside: Inside{
+	unable := Facts{Kernel: "6.13.1", Autogroup: true, UID: 1000, Groups: bad, State: bad, AbstractSocket: bad, Tun: bad, Inside: Inside{
 		Mounts: bad, Node: bad, Veth: bad, Redirect: bad, Netem: bad, Packet: bad, Segment: bad, RealTime: bad,
 	}}
 	for _, f := range judge(unable).Findings {

@@ -42,6 +42,7 @@ func probe(ctx context.Context) Facts {
 		Lacking:           lab.Lacking(),
 		MaxUserNamespaces: sysctl("user/max_user_namespaces", -1),
 		UsernsOff:         sysctl("kernel/unprivileged_userns_clone", 1) == 0,
+		Autogroup:         sysctl("kernel/sched_autogroup_enabled", 0) == 1,
 		AppArmorUserns:    sysctl("kernel/apparmor_restrict_unprivileged_userns", 0) == 1,
 		AppArmor:          appArmorLabel(),
 		State:             attempt(lab.Sweep()),
