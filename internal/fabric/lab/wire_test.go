@@ -196,7 +196,7 @@ func checkDecoding(t *testing.T, tshark, path string) {
 		}
 	}
 	for _, opcode := range []roce.Opcode{roce.WriteFirst, roce.WriteMiddle, roce.WriteLast, roce.SendFirst, roce.SendMiddle,
-		roce.SendLast, roce.SendOnly, roce.ReadRequest, roce.ReadResponseFirst, roce.ReadResponseMiddle, roce.ReadResponseLast,
+		roce.SendLast, roce.SendOnly, roce.ReadRequest, roce.ReadResponseFirst, roce.ReadResponseLast,
 		roce.Acknowledge, roce.UDSendOnly} {
 		if opcodes[opcode] == 0 {
 			t.Errorf("no packet is a %v", opcode)

@@ -65,7 +65,7 @@ func (q *QP) Allowance(now time.Duration) (a Allowance, ok bool) {
 		a.Rate, a.Target = p.Observe(now)
 	}
 	w := &q.requester.window
-	if limit := w.limit(false); limit < boundless {
+	if limit := w.limit(false, false); limit < boundless {
 		a.Window = max(limit, w.packet)
 	}
 	return a, true

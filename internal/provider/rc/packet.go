@@ -48,6 +48,10 @@ func (q *sendQueue) makeData(w *request, s int64, p *roce.Packet) bool {
 		}
 	}
 	p.Header = roce.Header{PSN: psn(s)}
+	if w.flags.has(isApart) {
+		p.Header.Opcode, p.Header.VA, p.Header.RKey, p.Header.DMALength = roce.WriteOnly, w.va+uint64(offset), w.token, uint32(n)
+		return true
+	}
 	starts, ends := s == w.first, s+1 == w.end
 	p.Header.Opcode = w.op.Opcode(starts, ends)
 	if starts && (w.op == OpWrite || w.op == OpWriteImmediate) {
@@ -56,7 +60,7 @@ func (q *sendQueue) makeData(w *request, s int64, p *roce.Packet) bool {
 	if !ends || w.op == OpWrite {
 		return true
 	}
-	p.Header.Solicited = w.solicited
+	p.Header.Solicited = w.flags.has(isSolicited)
 	switch w.op {
 	case OpSendInvalidate:
 		p.Header.InvalidateKey = w.token

@@ -125,12 +125,12 @@ func (r *requester) keepResponse(now time.Duration, h *roce.Header, at int64, pa
 		r.advanceOverArrived(now)
 	case at > q.una:
 		counters.OutOfSequence++
-		if b.record(at).state == arrived && h.Opcode.Starts() {
+		if b.record(at).state == arrived && h.Opcode.Ends() {
 			counters.countSpurious()
 		}
 		switch {
 		case b.responses.at(at) != nil:
-		case at-q.una < maxEarlyDistance(q.mtu) && b.responses.keep(q.una, at, h, payload):
+		case at-q.una < maxEarlyDistance(int(q.mtu)) && b.responses.keep(q.una, at, h, payload):
 			b.markArrived(now, at)
 			r.noteEarlyArrival(now, at)
 		default:

@@ -19,6 +19,7 @@ type replies struct {
 	answeredTo, newest int64
 
 	selective  bool
+	even       bool          // all packets of a response are equally long
 	ackWanted  bool          // what has been executed is to be acknowledged
 	nak        roce.Syndrome // goes out in place of an acknowledgement; 0: none
 	duplicates int32         // to be answered
@@ -328,10 +329,13 @@ func (r *responder) makeResponse(d *read, p *roce.Packet) bool {
 			return false
 		}
 	}
+	middle := roce.ReadResponseMiddle
+	if r.replies.even {
+		middle = roce.ReadResponseFirst
+	}
 	p.Header = roce.Header{
-		Opcode: byPlace(d.next == d.from, d.next+1 == d.to,
-			roce.ReadResponseFirst, roce.ReadResponseMiddle, roce.ReadResponseLast, roce.ReadResponseOnly),
-		PSN: psn(d.next),
+		Opcode: byPlace(d.next == d.from, d.next+1 == d.to, roce.ReadResponseFirst, middle, roce.ReadResponseLast, roce.ReadResponseOnly),
+		PSN:    psn(d.next),
 	}
 	if p.Header.Opcode.HasAETH() {
 		p.Header.Syndrome, p.Header.MSN = roce.SyndromeACK, d.msn&roce.PSNMask

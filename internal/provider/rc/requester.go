@@ -39,7 +39,7 @@ func (r *requester) connect() {
 	r.timers.roundTrip = newRoundTrip(c)
 	r.timers.rnrLeft = int8(c.RNRRetryCount)
 	r.back.una = start - 1
-	r.queue.connect(start, segmentation{mtu: c.MTU, chunk: r.window.readChunk()})
+	r.queue.connect(start, segmentation{mtu: int32(c.MTU), chunk: int8(r.window.readChunk()), even: c.evenPackets()})
 }
 
 // nextPacket makes the next packet, having performed the local operations
@@ -95,14 +95,14 @@ func (r *requester) sendNext(now time.Duration, p *roce.Packet) bool {
 		}
 	}
 	cost := q.cost(w, q.next, end)
-	limit := r.window.limit(r.timers.peerLost())
+	limit := r.window.limit(r.timers.peerLost(), q.next < q.max)
 	if !r.window.fits(cost, limit, q.una < q.max) {
 		return false
 	}
 	if r.window.inFlight > 0 {
 		outstanding := int64(maxOutstanding)
 		if r.scoreboard != nil {
-			outstanding = maxEarlyDistance(q.mtu) // more would not be kept
+			outstanding = maxEarlyDistance(int(q.mtu)) // more would not be kept
 		}
 		if end-q.una > outstanding {
 			return false
@@ -162,7 +162,7 @@ func (r *requester) noteSent(now time.Duration, w *request, end, cost int64, ask
 func (r *requester) resend(now time.Duration, p *roce.Packet) bool {
 	b, q := r.scoreboard, &r.queue
 	w, from, to, cost := b.nextLost()
-	limit := r.window.limit(r.timers.peerLost())
+	limit := r.window.limit(r.timers.peerLost(), true)
 	if w.status != Success || from > q.una && !r.window.fits(cost, limit, true) {
 		return false
 	}

@@ -39,7 +39,7 @@ type responder struct {
 func (r *responder) connect() {
 	c := &r.q.connection
 	r.expected = int64(c.ReceivePSN & roce.PSNMask)
-	r.replies.selective = c.Selective
+	r.replies.selective, r.replies.even = c.Selective, c.Selective && c.evenPackets()
 }
 
 // handle takes a packet from the peer's requester (roce.md 7.1, step 2).

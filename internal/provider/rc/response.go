@@ -73,7 +73,7 @@ func (r *requester) handleStaleResponse(now time.Duration, h *roce.Header, at in
 		if at == una-1 || !r.q.connection.Selective {
 			r.handleDuplicateAck(now, at)
 		}
-	case at < una && (h.Opcode.IsReadResponse() && h.Opcode.Starts() || h.Opcode == roce.AtomicAcknowledge):
+	case at < una && (h.Opcode.IsReadResponse() && h.Opcode.Ends() || h.Opcode == roce.AtomicAcknowledge):
 		r.q.counters.countSpurious()
 	}
 }

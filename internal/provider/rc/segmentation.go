@@ -3,8 +3,9 @@ package rc
 // A segmentation says how requests are split into packets: packet i carries the bytes from
 // i x MTU. It depends on nothing that changes while the QP is connected.
 type segmentation struct {
-	mtu   int   // payload bytes per packet
-	chunk int64 // the most that one READ on the wire asks for, in packets
+	mtu   int32 // payload bytes per packet
+	chunk int8  // the most that one READ on the wire asks for, in packets
+	even  bool  // see Connection.evenPackets
 }
 
 // maxChunk is the most that one READ on the wire asks for, in packets.
@@ -34,8 +35,8 @@ func (g *segmentation) cost(w *request, from, to int64) int64 {
 // chunkStart and chunkEnd return the bounds of the READ on the wire that sequence number s
 // is part of. A chunk that is asked for again, whole or in part, ends where it
 // did (roce.md 6.5).
-func (g *segmentation) chunkStart(w *request, s int64) int64 { return s - (s-w.first)%g.chunk }
+func (g *segmentation) chunkStart(w *request, s int64) int64 { return s - (s-w.first)%int64(g.chunk) }
 
 func (g *segmentation) chunkEnd(w *request, s int64) int64 {
-	return min(w.end, g.chunkStart(w, s)+g.chunk)
+	return min(w.end, g.chunkStart(w, s)+int64(g.chunk))
 }

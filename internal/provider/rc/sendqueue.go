@@ -25,10 +25,7 @@ type request struct {
 	place       uint32 // of the slot's SGL and inline data
 	pieces      int16  // of the SGL, or inlined
 	op          Op
-	silent      bool
-	fence       bool
-	solicited   bool
-	invalidate  bool // the token of the first piece, when a READ is complete
+	flags       requestFlags
 
 	// status is other than Success when the request cannot go on. The QP fails with it
 	// when the request is the oldest.
@@ -37,6 +34,27 @@ type request struct {
 
 // inlined is request.pieces where the payload has been copied.
 const inlined = -1
+
+// requestFlags are bits of a request.
+type requestFlags uint8
+
+const (
+	isSilent requestFlags = 1 << iota
+	isFenced
+	isSolicited
+	invalidates // the token of the first piece, when a READ is complete
+	isApart     // each packet of a WRITE is a message: see evenPackets
+)
+
+// has reports whether f has a flag.
+func (f requestFlags) has(flag requestFlags) bool { return f&flag != 0 }
+
+// setIf sets a flag if condition holds.
+func (f *requestFlags) setIf(condition bool, flag requestFlags) {
+	if condition {
+		*f |= flag
+	}
+}
 
 // A sendQueue has the requests that are posted and not complete, and how far each
 // sequence number has got.
@@ -68,6 +86,7 @@ type sendQueue struct {
 	resent                 int64    // end of what has ever been sent more than once
 	postedCost             int64    // of all requests ever posted
 	readsPosted, readsDone int64    // READs and atomics ever posted, and complete
+	granted                *grant   // by the peer; nil before the first
 	gather                 Position // in the SGL of the request that a packet was last made of
 	gatherOf               int64    // the first sequence number of that request
 	readsOnWire            int32    // READ requests and atomics in [una, next)
@@ -137,7 +156,7 @@ func (q *sendQueue) post(p *Request, initiatorDepth int) error {
 	}
 	end := q.posted
 	if !p.Op.isLocal() {
-		end += packets(length, q.mtu)
+		end += packets(length, int(q.mtu))
 	}
 	if q.tail-q.head == int64(len(q.ring)) {
 		q.resize(2 * len(q.ring))
@@ -146,7 +165,12 @@ func (q *sendQueue) post(p *Request, initiatorDepth int) error {
 	w := q.slot(q.tail)
 	w.op, w.context, w.local, w.status = p.Op, p.Context, p.Local, Success
 	w.va, w.token, w.length = p.VA, p.Token, length
-	w.silent, w.fence, w.solicited, w.invalidate = p.Silent, p.Fence, p.Solicited, p.InvalidateLocal
+	w.flags = 0
+	w.flags.setIf(p.Silent, isSilent)
+	w.flags.setIf(p.Fence, isFenced)
+	w.flags.setIf(p.Solicited, isSolicited)
+	w.flags.setIf(p.InvalidateLocal, invalidates)
+	w.flags.setIf(q.even && p.Op == OpWrite && q.granted != nil && q.granted.covers(p.Token, p.VA, length), isApart)
 	w.first, w.end, w.readsBefore, w.costBefore = q.posted, end, q.readsPosted, q.postedCost
 	if p.Inline != nil {
 		w.pieces = inlined
@@ -272,7 +296,9 @@ func (q *QP) SendQueue() SendQueueState {
 }
 
 // isFenced reports whether w has to wait for earlier READs and atomics (roce.md 6.2).
-func (q *sendQueue) isFenced(w *request) bool { return w.fence && w.readsBefore > q.readsDone }
+func (q *sendQueue) isFenced(w *request) bool {
+	return w.flags.has(isFenced) && w.readsBefore > q.readsDone
+}
 
 // mayBeRefused reports whether the next request to be sent is other than a mere SEND.
 func (q *sendQueue) mayBeRefused() bool {
@@ -321,11 +347,17 @@ func (q *sendQueue) setUnreadable(h *roce.Header) {
 // finish completes the oldest request.
 func (q *sendQueue) finish(status Status) {
 	w := q.oldest()
-	if status != Success || !w.silent {
+	if status != Success || !w.flags.has(isSilent) {
 		q.completions.add(w.op, status, w.context)
 	}
 	if w.op.isAnswered() {
 		q.readsDone++
+	}
+	if q.even && w.op == OpWrite && status == Success {
+		if q.granted == nil {
+			q.granted = new(grant)
+		}
+		q.granted.add(w.token, w.va, w.length)
 	}
 	w.context, w.local = nil, nil
 	q.head++

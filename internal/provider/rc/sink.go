@@ -33,7 +33,7 @@ func (s *sink) placeData(q *sendQueue, w *request, h *roce.Header, at int64, pay
 		return BadResponse
 	case !s.place(q, w, q.bytesBefore(w, at), payload, last):
 		return LocalProtection
-	case w.invalidate && last && w.pieces > 0 && !q.config.Memory.InvalidateLocal(q.sglOf(w)[0].Token):
+	case w.flags.has(invalidates) && last && w.pieces > 0 && !q.config.Memory.InvalidateLocal(q.sglOf(w)[0].Token):
 		return LocalProtection
 	}
 	return Success

@@ -92,8 +92,9 @@ func newWindow(c *Connection) window {
 	return w
 }
 
-// limit returns how many bytes may be in flight; peerLost says that all that is in flight has to be taken for lost.
-func (w *window) limit(peerLost bool) int64 {
+// limit returns how many bytes may be in flight; peerLost says that all that is in flight has to be taken for lost. Packets
+// that are sent again do not wait until the path has drained: their acknowledgements tell nothing of the delay (Karn's rule).
+func (w *window) limit(peerLost, again bool) int64 {
 	if w.onePacket || peerLost {
 		return 0
 	}
@@ -102,7 +103,7 @@ func (w *window) limit(peerLost bool) int64 {
 	}
 	bdp := w.bdp()
 	limit := min(w.credit, maxQueue(bdp)) + bdp
-	if w.draining {
+	if w.draining && !again {
 		limit = min(fewPackets*w.packet, limit)
 	}
 	return min(limit, w.controlled())
