@@ -11,7 +11,7 @@ func TestCongestion(t *testing.T) {
 	if os.Getenv("NDKLAB_INTEROP") == "" {
 		t.Skip("needs a virtual machine: `make interop` runs this")
 	}
-	s := newSetting(t, "delay: 1ms, rate: 1gbit, ecn: {min: 1B, max: 2B}", "congestion: dcqcn", bySockets)
+	s := newSetting(t, "mtu: 1500, delay: 1ms, rate: 1gbit, ecn: {min: 1B, max: 2B}", "congestion: dcqcn", bySockets)
 	s.short = true
 	s.all(t)
 	s.counters(t)

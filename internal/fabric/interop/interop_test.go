@@ -27,15 +27,15 @@ func TestGuest(t *testing.T) {
 	}
 	for _, attached := range []struct {
 		name  string
-		delay string
+		link  string
 		boot  func(*testing.T, report.External) guest
 		plain bool
 	}{
-		{"sockets", "delay: 1ms", bySockets, false},
-		{"tap", "", byTap, true},
+		{"sockets", "mtu: 1500, delay: 1ms", bySockets, false},
+		{"tap", "mtu: 1500", byTap, true},
 	} {
 		t.Run(attached.name, func(t *testing.T) {
-			s := newSetting(t, attached.delay, "", attached.boot)
+			s := newSetting(t, attached.link, "", attached.boot)
 			s.plain, s.short = attached.plain, attached.plain || testing.Short()
 			t.Run("ping", s.ping)
 			s.all(t)

@@ -32,8 +32,8 @@ type setting struct {
 
 type pair struct{ node, guest netip.Addr }
 
-// newSetting brings up a lab whose link has an impairment, and whose node an adapter block, and boots a guest.
-func newSetting(t *testing.T, impairment, adapter string, boot func(*testing.T, report.External) guest) *setting {
+// newSetting brings up a lab whose link has properties, and whose node an adapter block, and boots a guest.
+func newSetting(t *testing.T, link, adapter string, boot func(*testing.T, report.External) guest) *setting {
 	t.Helper()
 	topo, err := topology.Parse("guest.yaml", fmt.Appendf(nil, `
 name: interop-%d
@@ -42,8 +42,8 @@ topology:
   defaults: {link: {%s}}
   nodes: {us: {adapter: {%s}}}
   links:
-    - {endpoints: ["us:eth0", "external:guest0"], mtu: 1500}
-`, os.Getpid(), impairment, adapter))
+    - {endpoints: ["us:eth0", "external:guest0"]}
+`, os.Getpid(), link, adapter))
 	if err != nil {
 		t.Fatal(err)
 	}

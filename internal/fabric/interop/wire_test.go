@@ -41,6 +41,7 @@ type capture struct {
 	// timeout after the first time, and later.
 	early, late int
 	probes      int // to the guest: empty WRITEs, which no program here makes
+	apart       int // likewise: WRITEs of 4 KiB, of which a longer one was made
 }
 
 // packets are counts of one direction.
@@ -53,7 +54,7 @@ func (p packets) roce() int { return p.ipv4 + p.ipv6 }
 
 // since returns what was captured after an earlier count.
 func (c capture) since(before capture) capture {
-	return capture{c.toGuest.since(before.toGuest), c.fromGuest.since(before.fromGuest), c.early - before.early, c.late - before.late, c.probes - before.probes}
+	return capture{c.toGuest.since(before.toGuest), c.fromGuest.since(before.fromGuest), c.early - before.early, c.late - before.late, c.probes - before.probes, c.apart - before.apart}
 }
 
 func (p packets) since(before packets) packets {
@@ -112,8 +113,13 @@ func (g guest) captured(t *testing.T) (seen capture) {
 		} else {
 			direction.ipv6++
 		}
-		if h := &p.Header; direction == &seen.toGuest && h.Opcode == roce.WriteOnly && h.DMALength == 0 {
-			seen.probes++
+		if h := &p.Header; direction == &seen.toGuest && h.Opcode == roce.WriteOnly {
+			switch h.DMALength {
+			case 0:
+				seen.probes++
+			case 4096:
+				seen.apart++
+			}
 		}
 		if direction == &seen.toGuest || !p.Header.Opcode.IsRC() || !p.Header.Opcode.IsRequest() {
 			continue
