@@ -16,11 +16,6 @@ import (
 // instead (V. Gopal and others, Fast CRC Computation for Generic Polynomials Using
 // PCLMULQDQ Instruction, Intel 2009).
 
-const (
-	foldBlock = 256 // four rows
-	foldLeast = 2048
-)
-
 // wide says that the processor can do it.
 var wide = cpu.X86.HasAVX512F && cpu.X86.HasAVX512VPCLMULQDQ
 
