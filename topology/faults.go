@@ -113,7 +113,7 @@ var matchTable = sync.OnceValue(func() *keyTable[Match] {
 		what: "match", noun: "match", def: "match",
 		keys: []key[Match]{
 			one("opcode", severalOf(opcodeList, func() schema { return anyOf(textSchema()) }), func(m *Match) *[]uint8 { return &m.Opcodes },
-				"one or a list of: a class (`send`, `write`, `read` for the requests, `read-response`, `ack`, `atomic`, `flush`, `ud`, `cnp`), an opcode's name (`SEND_FIRST`, `WRITE_ONLY_IMMEDIATE`, `READ_REQUEST`, `ACKNOWLEDGE`, `UC_SEND_ONLY` ..., also as \"RC RDMA WRITE First\"), a number (`0x0a`)"),
+				"one or a list of: a class (`send`, `write`, `read` for the requests, `read-response`, `ack`, `atomic`, `flush`, `ud`, `cnp`), an opcode's name (`SEND_FIRST`, `WRITE_ONLY_IMMEDIATE`, `READ_REQUEST`, `ACKNOWLEDGE`, `UC_SEND_ONLY` ..., also as \"RC RDMA WRITE First\"), a number (`0x0a`). With RoCE packets of 4 KiB and no congestion control, a WRITE into memory that was written to before goes as one `WRITE_ONLY` for each packet, and ndklab's adapters answer a READ of another by `READ_RESPONSE_FIRST`s and a `READ_RESPONSE_LAST`; a class has all of them"),
 			one("syndrome", several(fewWords(syndromes...)), func(m *Match) *[]string { return &m.Syndromes },
 				"of acknowledgements, one or a list of: `ack`, `nak`, `rnr`"),
 			one("cm", several(single(message, func() schema { return anyOf(textSchema()) })), func(m *Match) *[]uint16 { return &m.CM },
