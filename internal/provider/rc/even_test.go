@@ -163,3 +163,21 @@ func TestGrant(t *testing.T) {
 		}
 	}
 }
+
+// TestRepeatedAnswer: the network repeats each packet of the answer to a READ, and that counts once, however many Firsts it has.
+func TestRepeatedAnswer(t *testing.T) {
+	const size = 64 << 10
+	connection := testConnection
+	connection.MTU, connection.Credit, connection.Selective = 4096, 1<<20, true
+	p := newPair(t, testConfig, connection, path{delay: time.Microsecond}, 1)
+	p.a.memory.add(1, size)
+	p.b.memory.add(2, size)
+	p.b.out.dup = 1
+	p.a.qp.counters.Retransmitted = 100 // more than that cannot have been for nothing
+	p.a.post(Request{Op: OpRead, Context: 1, SGL: []SGE{piece(1, 0, size)}, VA: 2 << 32, Token: 2})
+	p.await(t, p.a, 1, time.Second)
+	p.clock.Run(time.Millisecond)
+	if got := p.a.qp.Counters().Spurious; got != 1 {
+		t.Errorf("counted as sent again for nothing: %d, want 1", got)
+	}
+}
