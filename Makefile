@@ -9,7 +9,8 @@ DATE    := $(shell TZ=UTC0 git log -1 --format=%cd --date=format-local:%Y-%m-%dT
 export CGO_ENABLED = 0
 # The values that property tests draw: the same in every run. 0: others each time.
 export RAPID_SEED ?= 1
-BUILD   := $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)'
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
+BUILD    = $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
 
 .PHONY: help check build verbs verbs-lib dist dist-check page demo test judges test-chaos differential congestion slurm kubernetes conformance race sim sim-links interop systems arm64 baseline bench bench-fabric bench-scale bench-verbs lint audit fuzz clean go
 
@@ -26,6 +27,8 @@ build: go  ## bin/ndklab, and bin/ndklab-monitor, which `ndklab metrics` and `nd
 # Where the libraries go, and how C is compiled: the tests ask for another place and for sanitizers.
 VERBS_OUT    ?= bin/verbs
 VERBS_CFLAGS ?= -O2 -Wl,-z,defs
+# The engine's library is in processes of others: without asyncpreemptoff the Go runtime sends signals to their threads.
+verbs: private LDFLAGS += -X runtime.godebugDefault=asyncpreemptoff=1
 verbs: go verbs-lib  ## bin/verbs, the libraries with which RDMA programs find a node's adapter (needs a C compiler)
 	@CGO_ENABLED=1 $(BUILD) -buildmode=c-shared -o $(VERBS_OUT)/libndklab-rnic.so ./verbs/engine
 	@rm -f $(VERBS_OUT)/libndklab-rnic.h

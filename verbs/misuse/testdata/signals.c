@@ -62,6 +62,25 @@ static void signals_on_stack_restart(void)
 	storm(SA_ONSTACK | SA_RESTART);
 }
 
+/* The engine sends none: SIGURG, by which the Go runtime preempts threads, would end the program's poll(2) with EINTR. */
+static void signals_of_engine(void)
+{
+	struct sigaction action = { .sa_handler = count, .sa_flags = SA_ONSTACK };
+	time_t end = time(NULL) + 4;
+	struct end pair[2];
+
+	make_pair(pair);
+	CHECK(!sigaction(SIGURG, &action, NULL));
+	while (time(NULL) < end) {
+		exchange(pair);
+		close_end(&pair[0]);
+		close_end(&pair[1]);
+		CHECK(!ibv_close_device(pair[0].context));
+		make_pair(pair);
+	}
+	CHECK(!handled);
+}
+
 /* A wait for an event ends with EINTR, or goes on, as the handler was installed. */
 static void interrupted_wait(void)
 {
@@ -120,6 +139,7 @@ const struct group signal_cases[] = {
 	{ "signals-restart", signals_restart },
 	{ "signals-on-stack", signals_on_stack },
 	{ "signals-on-stack-restart", signals_on_stack_restart },
+	{ "signals-of-engine", signals_of_engine },
 	{ "interrupted-wait", interrupted_wait },
 	{ "exit-from-handler", exit_from_handler },
 	{ "exit-at-once-from-handler", exit_at_once_from_handler },
