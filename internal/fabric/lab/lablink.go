@@ -166,9 +166,6 @@ func (l *labLink) connect() error {
 	if err := l.setUp(); err != nil {
 		return err
 	}
-	if err := l.settle(); err != nil {
-		return err
-	}
 	if l.host != "" && !l.engaged {
 		if err := l.impair([2]topology.Impairment{}); err != nil {
 			return err
@@ -179,7 +176,6 @@ func (l *labLink) connect() error {
 			return err
 		}
 	}
-	opened := false
 	for end, e := range l.spec.Endpoints {
 		if l.open[end] || l.far[end] || l.switchOf(e.Node) == nil {
 			continue
@@ -187,12 +183,10 @@ func (l *labLink) connect() error {
 		if err := l.network.OpenPort(l.spec.Number, end); err != nil {
 			return err
 		}
-		l.open[end], opened = true, true
+		l.open[end] = true
 	}
-	if opened {
-		if err := l.settle(); err != nil {
-			return err
-		}
+	if err := l.settle(); err != nil {
+		return err
 	}
 	if err := l.carry(true); err != nil {
 		return err
