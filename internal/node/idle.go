@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -130,6 +131,49 @@ func (a *Agent) handOver(conn *control.Conn, from *idle) error {
 		return fmt.Errorf("adapter of a node that was idle: %w", err)
 	}
 	a.buffer.Store(granted)
+	return nil
+}
+
+// keep has the adapter of an idle node be opened without the addresses that the node has lost. a.starting is held.
+func (a *Agent) keep(addresses []localAddress) error {
+	a.mu.Lock()
+	i := a.idle
+	a.mu.Unlock()
+	if i == nil {
+		return nil
+	}
+	kept := idle{params: i.params}
+	kept.params.Addresses = nil
+	var lost []*os.File
+	for k, f := range i.sockets {
+		if at := i.params.Addresses[k]; slices.Contains(addresses, at) {
+			kept.params.Addresses, kept.sockets = append(kept.params.Addresses, at), append(kept.sockets, f)
+		} else {
+			lost = append(lost, f)
+		}
+	}
+	if len(lost) == 0 {
+		return nil
+	}
+	var network *os.File // which the sockets have kept so far
+	var err error
+	if len(kept.sockets) == 0 {
+		if network, err = a.Network(); err != nil {
+			return err
+		}
+	}
+	err = a.cfg.Machine.arrivals.forget(i.number, i.sockets)
+	if err == nil && len(kept.sockets) > 0 {
+		kept.number, err = a.cfg.Machine.arrivals.watch(kept.sockets, a.wake)
+	}
+	if err != nil {
+		network.Close() // of nil does nothing
+		return err
+	}
+	a.mu.Lock()
+	a.idle, a.network = &kept, network
+	a.mu.Unlock()
+	closeAll(lost)
 	return nil
 }
 

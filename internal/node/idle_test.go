@@ -94,6 +94,12 @@ func TestIdleAnswers(t *testing.T) {
 // packet.
 func TestIdleStartsByPacket(t *testing.T) {
 	a := idleNode(t, nil)
+	receives(t, a)
+}
+
+// receives sends a packet to the adapter of a node without a process, and waits until its process has it.
+func receives(t *testing.T, a *Agent) {
+	t.Helper()
 	var sent error
 	if err := a.inNetwork(func() {
 		var conn net.Conn
@@ -246,6 +252,33 @@ func TestIdleNetwork(t *testing.T) {
 	}
 	if !found || a.PID() != 0 {
 		t.Errorf("the address is there: %v, process %d", found, a.PID())
+	}
+}
+
+// TestIdleLosesAddresses takes addresses away from a node without a process. It goes on with the others, or without an adapter.
+func TestIdleLosesAddresses(t *testing.T) {
+	others := []netip.Prefix{netip.MustParsePrefix("10.1.1.2/32"), netip.MustParsePrefix("10.1.1.3/32")}
+	for name, kept := range map[string][]netip.Prefix{"one is left": {idleAddress}, "none is left": nil} {
+		t.Run(name, func(t *testing.T) {
+			a := idleNode(t, func(cfg *Config) {
+				cfg.Interfaces[0].Addresses = []netip.Prefix{others[0], idleAddress, others[1]}
+			})
+			to := a.cfg
+			to.Interfaces = []Interface{{Name: "lo", MTU: 4200, Addresses: kept}}
+			if err := a.Reconfigure(to); err != nil {
+				t.Fatal(err)
+			}
+			if a.PID() != 0 {
+				t.Fatal("it got a process for that")
+			}
+			handleIn(t, a) // its network is still kept
+			if kept != nil {
+				receives(t, a)
+			}
+			if o, err := a.Connections(t.Context()); err != nil || len(o) != 0 {
+				t.Errorf("%+v, %v", o, err)
+			}
+		})
 	}
 }
 

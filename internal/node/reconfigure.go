@@ -19,12 +19,17 @@ import (
 // The rest of cfg must be as when the agent was started. Calls follow Up, one after the
 // other.
 func (a *Agent) Reconfigure(cfg Config) error {
+	a.starting.Lock() // a process that begins opens its adapter at the addresses that are configured
+	defer a.starting.Unlock()
 	a.mu.Lock()
 	before := a.configured
 	a.mu.Unlock()
 	var failed error
 	inside := a.inNetwork(func() { failed = cfg.replace(before) })
 	if err := errors.Join(inside, failed); err != nil {
+		return a.named(err)
+	}
+	if err := a.keep(cfg.addresses()); err != nil {
 		return a.named(err)
 	}
 	a.mu.Lock()
