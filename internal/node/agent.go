@@ -394,6 +394,9 @@ func (a *Agent) bringUp(ctx context.Context) error {
 	if idle, err := a.beIdle(&params); idle || err != nil {
 		return err
 	}
+	if err := a.enterNeighbours(); err != nil { // it has a process before it is up
+		return err
+	}
 	if len(params.Addresses) == 0 && !params.PIDLimit {
 		return nil
 	}

@@ -18,7 +18,7 @@ import (
 // This file is about nodes in which nothing runs. Such a node has its network, and the sockets at which its adapter will
 // receive, which the supervisor has. Its process is started by the first request or signal, or by a packet at one of the
 // sockets, which get to it with all that waits there: a peer sees that it is answered some milliseconds later, and nothing
-// else.
+// else. A peer that wants something of the node's kernel, such as an echo, sees that it asks for the peer's MAC address.
 
 // An idle has what a node that is up has instead of a process.
 type idle struct {
@@ -115,9 +115,12 @@ func (a *Agent) begin() (*control.Conn, error) {
 	return conn, nil
 }
 
-// handOver has a process that was started late open the adapter, on the sockets that there are.
+// handOver has a process that was started late open the adapter, on the sockets that there are. It has its neighbours before.
 func (a *Agent) handOver(conn *control.Conn, from *idle) error {
 	defer closeAll(from.sockets)
+	if err := a.enterNeighbours(); err != nil {
+		return err
+	}
 	if len(from.sockets) == 0 {
 		return nil
 	}

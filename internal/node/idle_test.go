@@ -8,6 +8,7 @@ import (
 	"os"
 	"reflect"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -277,6 +278,81 @@ func TestIdleLosesAddresses(t *testing.T) {
 			}
 			if o, err := a.Connections(t.Context()); err != nil || len(o) != 0 {
 				t.Errorf("%+v, %v", o, err)
+			}
+		})
+	}
+}
+
+// known returns the IPv6 neighbours that are entered in a node's network. At the loopback interface IPv4 has one for all.
+func known(t *testing.T, a *Agent) (all []string) {
+	t.Helper()
+	entries, err := handleIn(t, a).NeighList(loopback, netlink.FAMILY_V6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.State == netlink.NUD_PERMANENT {
+			all = append(all, e.IP.String())
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// TestIdleNeighbours: the neighbours of a host are entered when it gets its process, those that it was told last, and itself is
+// not among them, also with an address that a neighbour had. A router has them before.
+func TestIdleNeighbours(t *testing.T) {
+	neighbours := func(addresses ...string) (all []Neighbour) {
+		for _, a := range addresses {
+			all = append(all, Neighbour{netip.MustParseAddr(a), net.HardwareAddr{2, 0, 0, 0, 0, 1}})
+		}
+		return all
+	}
+	for name, test := range map[string]struct {
+		forwards, begun bool // begun: it has a process before it is up
+		idle, after     []string
+	}{
+		"host":          {after: []string{"fd00:1::3"}},
+		"router":        {forwards: true, idle: []string{"fd00:1::2"}, after: []string{"fd00:1::3"}},
+		"early process": {begun: true, idle: []string{"fd00:1::2"}, after: []string{"fd00:1::3"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := Config{Lab: "l", Name: "n", Idle: true, Forwards: test.forwards, Interfaces: []Interface{{
+				Name: "lo", MTU: 4200, Addresses: []netip.Prefix{idleAddress, netip.MustParsePrefix("fd00:1::1/128")},
+				Neighbours: neighbours("fd00:1::1", "fd00:1::2"),
+			}}}
+			a, _ := started(t, cfg)
+			if test.begun {
+				if _, err := a.begin(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := a.Up(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := known(t, a); !slices.Equal(got, test.idle) {
+				t.Errorf("it is up and knows %v, want %v", got, test.idle)
+			}
+			to := cfg
+			to.Interfaces = slices.Clone(cfg.Interfaces)
+			to.Interfaces[0].Addresses = []netip.Prefix{idleAddress, netip.MustParsePrefix("fd00:1::2/128")}
+			to.Interfaces[0].Neighbours = neighbours("fd00:1::2", "fd00:1::3")
+			// An interface that has left before the node was told so.
+			gone := Interface{Name: "eth9", Neighbours: neighbours("fd00:1::4")}
+			if err := a.Reconfigure(to); err != nil {
+				t.Fatal(err)
+			}
+			if got := known(t, a); !test.begun && !test.forwards && len(got) != 0 {
+				t.Errorf("it has no process yet, and knows %v", got)
+			}
+			a.mu.Lock()
+			a.configured.Interfaces = append([]Interface{gone}, a.configured.Interfaces...)
+			a.mu.Unlock()
+			if _, err := a.Connections(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := known(t, a); !slices.Equal(got, test.after) {
+				t.Errorf("it has a process and knows %v, want %v", got, test.after)
 			}
 		})
 	}

@@ -63,7 +63,8 @@ type Config struct {
 	// Machine has the resources that the node shares with the supervisor's others; nil: nothing.
 	Machine *Machine `json:"-"`
 	// Idle has the node have no process before it needs one: it gets it by the first request about more than its network
-	// and its counters, by the first signal, or by the first packet for its adapter.
+	// and its counters, by the first signal, or by the first packet for its adapter. Unless it forwards, its neighbours are entered
+	// then, and not before.
 	Idle bool `json:"-"`
 	// Began is told the process id of the agent, in the caller's PID namespace, when there is one. It is not to wait for the node;
 	// nil tells nobody.
@@ -84,13 +85,13 @@ type Interface struct {
 	Name       string
 	MTU        int // bytes of IP packet
 	Addresses  []netip.Prefix
-	Neighbours []Neighbour
+	Neighbours []Neighbour // on its segment, of which it may be one itself; they may be shared, and stay as they are
 	// Wire has the kernel send packets as a wire carries them, never many as one: the
 	// topology wants that, or the other end of the link is outside the lab.
 	Wire bool
 }
 
-// A Neighbour has the addresses of the other end of a link. It is entered for good, so
+// A Neighbour has the addresses of an interface. It is entered for good, so
 // that labs of thousands of nodes neither flood their links with ARP and
 // neighbour solicitations nor overflow the kernel's tables.
 type Neighbour struct {

@@ -19,13 +19,13 @@ import (
 // The rest of cfg must be as when the agent was started. Calls follow Up, one after the
 // other.
 func (a *Agent) Reconfigure(cfg Config) error {
-	a.starting.Lock() // a process that begins opens its adapter at the addresses that are configured
+	a.starting.Lock() // a process that begins has the addresses and neighbours that are configured
 	defer a.starting.Unlock()
 	a.mu.Lock()
-	before := a.configured
+	before, neighbours := a.configured, !cfg.entersLate() || a.proc != nil
 	a.mu.Unlock()
 	var failed error
-	inside := a.inNetwork(func() { failed = cfg.replace(before) })
+	inside := a.inNetwork(func() { failed = cfg.replace(before, neighbours) })
 	if err := errors.Join(inside, failed); err != nil {
 		return a.named(err)
 	}
@@ -39,8 +39,8 @@ func (a *Agent) Reconfigure(cfg Config) error {
 }
 
 // replace makes the network of the thread's namespace what cfg says, where it was what
-// before says, or is on the way from there.
-func (cfg *Config) replace(before *Config) error {
+// before says, or is on the way from there. Its neighbours are among that if neighbours is true.
+func (cfg *Config) replace(before *Config, neighbours bool) error {
 	socket, err := rtnl.Open()
 	if err != nil {
 		return err
@@ -72,6 +72,9 @@ func (cfg *Config) replace(before *Config) error {
 			return fmt.Errorf("interface %s: %w", face.Name, err)
 		}
 		face.configure(&b, indices[i], unix.NLM_F_REPLACE)
+		if neighbours {
+			face.addNeighbours(&b, indices[i])
+		}
 	}
 	if _, err := socket.Do(&b); err != nil {
 		return err
@@ -100,7 +103,7 @@ func (i *Interface) removeFormer(h *netlink.Handle, index int, before *Config) e
 		}
 	}
 	for _, n := range before.Interfaces[k].Neighbours {
-		if slices.ContainsFunc(i.Neighbours, func(o Neighbour) bool { return o.Addr == n.Addr }) {
+		if slices.ContainsFunc(i.Neighbours, func(o Neighbour) bool { return o.Addr == n.Addr }) && !i.has(n.Addr) {
 			continue
 		}
 		err := h.NeighDel(&netlink.Neigh{LinkIndex: index, IP: n.Addr.AsSlice()})

@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"bytes"
 	"fmt"
 	"log"
 	"maps"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/ndklab/ndklab/internal/fabric/core"
 	"github.com/ndklab/ndklab/internal/fabric/event"
-	"github.com/ndklab/ndklab/internal/fabric/lab/link"
 	"github.com/ndklab/ndklab/internal/fabric/mmu"
 	"github.com/ndklab/ndklab/internal/node"
 	"github.com/ndklab/ndklab/internal/node/adapter"
@@ -195,12 +193,7 @@ func (d *nodeDriver) config(topo *topology.Topology, spec *topology.Node, routes
 		l := topo.Links[i.Link]
 		face := node.Interface{Name: i.Name, MTU: l.MTU, Addresses: i.Addresses, Wire: !l.Offload || l.Endpoints[1-i.End].External()}
 		if segment := onSegments[i.Link]; len(segment) <= maxNeighbours {
-			own := link.MAC(l.Number, i.End)
-			for _, n := range segment {
-				if !bytes.Equal(n.MAC, own) {
-					face.Neighbours = append(face.Neighbours, n)
-				}
-			}
+			face.Neighbours = segment
 		}
 		cfg.Interfaces = append(cfg.Interfaces, face)
 	}

@@ -8,7 +8,7 @@ import (
 
 // maxNeighbours is the number of neighbours on one segment up to which a node is told their
 // addresses. The nodes of larger segments ask for those they need, by ARP and neighbour
-// discovery: entries of each of 500 nodes for each other would take the kernel 250 MB. Of
+// discovery, as idle hosts do (node.Config.Idle): entries of each of 500 nodes for each other would take the kernel 250 MB. Of
 // entries that were asked for, the kernel holds 1024 of a family in all nodes together
 // (gc_thresh3), which only the host's root can raise.
 const maxNeighbours = 256
