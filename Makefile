@@ -141,17 +141,18 @@ interop: verbs  ## labs with a Linux kernel's soft-RoCE in a virtual machine as 
 systems: build  ## bin/ndklab on the kernels of Debian 11 to 14 in virtual machines, as root and as an ordinary user (Debian; fetches packages; QEMU)
 	@internal/fabric/interop/rxeguest/systems bin/ndklab
 
-# QEMU emulates the processor alone, and translates system calls. It does not know the packet filters of adapters
+# qemu-user emulates the processor alone, and translates system calls. It does not know the packet filters of adapters
 # on sockets (TestCounters), nor can a program start itself: what needs these is left out, and internal/control, which
 # passes files by sockets and does not end there.
 EMULATED := $(filter-out ./internal/control,$(CHECKED)) ./internal/histogram ./internal/provider/sim ./internal/fabric/linkreport ./internal/fabric/report/... ./internal/fabric/simulate
 QEMU     ?= $(firstword $(wildcard /usr/bin/qemu-aarch64-static /usr/bin/qemu-aarch64) qemu-aarch64)
 arm64: export RAPID_CHECKS = 20
-arm64: go  ## the tests of what decides, the demo, and examples/suite in virtual time to the same figures, as programs for arm64 (QEMU: the package qemu-user; 15 minutes)
+arm64: go  ## ndklab for arm64: on the kernels of Debian 11 to 14 in virtual machines, as `make systems`; the tests of what decides, and examples/suite in virtual time to the same figures (Debian; fetches packages; QEMU: the package qemu-user; 20 minutes)
 	@command -v $(QEMU) >/dev/null || { echo 'make: the command $(QEMU) is missing: install it (the package qemu-user), or set QEMU' >&2; exit 1; }
 	@GOARCH=arm64 $(BUILD) -o bin/arm64/ ./cmd/ndklab
 	@$(QEMU) bin/arm64/ndklab demo --simulate
 	@$(QEMU) bin/arm64/ndklab run examples/suite --simulate --baseline examples/suite/baseline.json
+	@RXE_GUEST_ARCH=arm64 internal/fabric/interop/rxeguest/systems bin/arm64/ndklab
 	@GOARCH=arm64 $(GO) test -exec $(QEMU) -timeout 15m -skip '^TestCounters$$' $(EMULATED)
 
 ROUNDS ?= 5
