@@ -138,7 +138,7 @@ interop: verbs  ## labs with a Linux kernel's soft-RoCE in a virtual machine as 
 	@internal/fabric/interop/rxeguest/setup
 	NDKLAB_INTEROP=1 NDKLAB_LIBRARIES=$(abspath $(VERBS_OUT)) $(GO) test $(if $(SHORT),-short) -timeout 60m -count=1 -v ./internal/fabric/interop
 
-systems: build  ## bin/ndklab on the kernels of Debian 11 to 14 in virtual machines, as root and as an ordinary user (Debian; fetches packages; QEMU)
+systems: build  ## bin/ndklab on the kernels of Debian 11 to 14 and Ubuntu 24.04 in virtual machines, as root and as an ordinary user (Debian; fetches packages; QEMU)
 	@internal/fabric/interop/rxeguest/systems bin/ndklab
 
 # qemu-user emulates the processor alone, and translates system calls. It does not know the packet filters of adapters
