@@ -57,7 +57,7 @@ dist: go  ## dist, what a release has: archives, .deb, .rpm, images, manual page
 	@rm -r bin/dist/linux_amd64/verbs/build
 	@cd release && $(GO) run -trimpath -buildvcs=false . -version '$(VERSION)' -commit '$(COMMIT)' -date '$(DATE)' -programs ../bin/dist -out $(DIST)
 
-dist-check: go  ## the tests of release: two clones of this commit, in two folders, give the same files (10 minutes)
+dist-check: go  ## the tests of release: two clones of this commit, in two folders, give the same files, and the commands of the workflow for a tag publish them (15 minutes)
 	cd release && $(GO) vet . && NDKLAB_LONG=1 $(GO) test -count=1 -timeout 60m -v .
 
 page:  ## the page of `ndklab ui`, from its sources (Node.js and npm): what it makes is committed, and `make build` needs neither
