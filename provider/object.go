@@ -21,11 +21,11 @@ type object struct {
 	header      Header
 	antecedents []*object
 	ledger      *sharing.Ledger // where counted is counted; nil if nowhere
-	counted     sharing.Resource
 
-	mu      sync.Mutex // guards what follows
-	holds   int
+	mu      sync.Mutex // guards holds, closing and done
+	holds   int32
 	closing bool
+	counted sharing.Resource
 	done    func() // what ends a close that pends; nil before
 }
 

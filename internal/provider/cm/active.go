@@ -75,7 +75,7 @@ func (e *Endpoint) Connect(now time.Duration, p ConnectParams) (ID, error) {
 	}
 	mad.IPHeader{Source: p.Local, Destination: p.Remote.Addr()}.Put(q.PrivateData[:])
 	copy(q.PrivateData[mad.IPHeaderSize:], p.PrivateData)
-	c.start(now, &q, slowestREQ, now+e.config.Timeout)
+	c.start(now, &q, now+e.config.Timeout)
 	return c.id, nil
 }
 
@@ -100,7 +100,7 @@ func (e *Endpoint) CompleteConnect(now time.Duration, id ID) error {
 	c.state = established
 	c.connected = true
 	rtu := mad.RTU{TransactionID: c.transactionID, LocalID: uint32(c.id), RemoteID: c.peerID}
-	c.start(now, &rtu, slowest, now+rejectMemory)
+	c.start(now, &rtu, now+rejectMemory)
 	if !c.silenced {
 		// A lost RTU is repeated when the peer repeats its REP.
 		e.timers.stop(c)

@@ -31,26 +31,27 @@ type connection struct {
 	endpoint      *Endpoint
 	id            ID
 	state         state
-	active        bool // we sent the REQ
-	unmanaged     bool // made without messages: see Enter
+	active        bool  // we sent the REQ
+	unmanaged     bool  // made without messages: see Enter
+	failover      uint8 // what the REP says to an alternate path
 	local, remote netip.AddrPort
 	transactionID uint64 // of the REQ and its answers
 	qpn           uint32 // ours
-	ackTimeout    mad.Timeout
-	failover      uint8 // what the REP says to an alternate path
+	timer         int32  // place in the Endpoint's timers, -1 outside
 
 	// The peer, as far as known: its adapter, communication ID and QPN.
 	peerGUID uint64
 	peerID   uint32
 	peerQPN  uint32
 
-	connected       bool   // has been established
-	abandoned       bool   // the consumer wants no more events
-	changed         bool   // is in Endpoint.changes
-	disconnectAsked bool   // Disconnect was called: DisconnectDone follows or was emitted
-	rejected        bool   // closed by a REJ of ours, which is in message
-	silenced        bool   // we sent an MRA: the peer does not repeat what it waits for
-	resends         uint16 // of message, so far
+	ackTimeout      mad.Timeout
+	connected       bool  // has been established
+	abandoned       bool  // the consumer wants no more events
+	changed         bool  // is in Endpoint.changes
+	disconnectAsked bool  // Disconnect was called: DisconnectDone follows or was emitted
+	rejected        bool  // closed by a REJ of ours, which is in message
+	silenced        bool  // we sent an MRA: the peer does not repeat what it waits for
+	resends         uint8 // of message, so far: up to maxRetries
 
 	consumerAsked time.Duration // when the consumer was asked to answer
 
@@ -60,12 +61,10 @@ type connection struct {
 	message  []byte
 	sentAt   time.Duration // first
 	interval time.Duration // to the next
-	slowest  time.Duration // limit of interval
 	giveUp   time.Duration // instant after which repeating makes no sense
 	limit    time.Duration // of giveUp, whatever the peer asks for
 
 	deadline time.Duration // when HandleTimeout is to look, if timer >= 0
-	timer    int           // place in the Endpoint's timers, -1 outside
 }
 
 func (c *connection) path() path {
@@ -89,12 +88,11 @@ func (c *connection) emit(ev Event) {
 func (c *connection) wake(at time.Duration) { c.endpoint.timers.set(c, at) }
 
 // start sends a message and has it repeated until giveUp at least.
-func (c *connection) start(now time.Duration, m interface{ Append([]byte) []byte }, slowest, giveUp time.Duration) {
+func (c *connection) start(now time.Duration, m interface{ Append([]byte) []byte }, giveUp time.Duration) {
 	c.message = bytes.Clone(bytes.TrimRight(m.Append(make([]byte, 0, mad.Size)), "\x00"))
 	c.sentAt = now
 	c.resends = 0
 	c.interval = firstResend
-	c.slowest = slowest
 	c.giveUp = giveUp
 	c.noteChange()
 	c.transmit()
@@ -113,11 +111,19 @@ func (c *connection) transmit() {
 func (c *connection) resend(now time.Duration) {
 	c.transmit()
 	c.resends++
-	c.interval = min(2*c.interval, c.slowest)
+	c.interval = min(2*c.interval, c.slowest())
 	if c.resends == maxRetries {
 		c.giveUp = min(c.giveUp, now+c.interval)
 	}
 	c.wake(min(now+c.interval, c.giveUp))
+}
+
+// slowest returns the longest time from one repetition to the next.
+func (c *connection) slowest() time.Duration {
+	if c.state == requestSent {
+		return slowestREQ
+	}
+	return slowest
 }
 
 // close ends a connection but keeps it for its timewait. If it was refused by a

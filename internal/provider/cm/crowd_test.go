@@ -3,6 +3,7 @@ package cm
 import (
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/ndklab/ndklab/internal/provider/roce/mad"
 )
@@ -107,4 +108,11 @@ func TestThousands(t *testing.T) {
 		}
 	}
 	c.empty()
+}
+
+// TestSizeOfConnection: with more the runtime takes 208 bytes, of which an idle connection of a device has one.
+func TestSizeOfConnection(t *testing.T) {
+	if size := unsafe.Sizeof(connection{}); size > 192 {
+		t.Errorf("a connection is %d bytes, which may be 192", size)
+	}
 }

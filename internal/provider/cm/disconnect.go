@@ -33,7 +33,7 @@ func (c *connection) sendDREQ(now time.Duration) {
 		RemoteID:      c.peerID,
 		RemoteQPN:     c.peerQPN,
 	}
-	c.start(now, &m, slowest, now+c.endpoint.config.Timeout)
+	c.start(now, &m, now+c.endpoint.config.Timeout)
 }
 
 // finishDisconnect ends a connection that was being disconnected.

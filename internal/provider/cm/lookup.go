@@ -41,7 +41,7 @@ func (e *Endpoint) LookUp(now time.Duration, p LookUpParams) (ID, error) {
 	}
 	mad.IPHeader{Source: p.Local, Destination: p.Remote.Addr()}.Put(q.PrivateData[:])
 	copy(q.PrivateData[mad.IPHeaderSize:], p.PrivateData)
-	c.start(now, &q, slowest, now+e.config.Timeout)
+	c.start(now, &q, now+e.config.Timeout)
 	return c.id, nil
 }
 

@@ -50,7 +50,7 @@ func (e *Endpoint) Accept(now time.Duration, id ID, p AcceptParams) error {
 		GUID:               e.config.GUID,
 	}
 	copy(rep.PrivateData[:], p.PrivateData)
-	c.start(now, &rep, slowest, now+e.config.Timeout)
+	c.start(now, &rep, now+e.config.Timeout)
 	return nil
 }
 

@@ -70,7 +70,7 @@ func (c *connection) reject(now time.Duration, reason mad.Reason, data []byte) {
 	c.rejected = true
 	c.close(now)
 	giveUp := c.giveUp
-	c.start(now, &m, slowest, giveUp)
+	c.start(now, &m, giveUp)
 	if !c.silenced {
 		// A lost REJ is repeated when the peer repeats what it answers.
 		c.wake(giveUp)

@@ -13,12 +13,12 @@ func (t *timers) set(c *connection, deadline time.Duration) {
 	if c.timer < 0 {
 		heap.Push(&t.heap, c)
 	} else {
-		heap.Fix(&t.heap, c.timer)
+		heap.Fix(&t.heap, int(c.timer))
 	}
 }
 
 // stop is for a connection that waits.
-func (t *timers) stop(c *connection) { heap.Remove(&t.heap, c.timer) }
+func (t *timers) stop(c *connection) { heap.Remove(&t.heap, int(c.timer)) }
 
 func (t *timers) first() (time.Duration, bool) {
 	if len(t.heap) == 0 {
@@ -43,12 +43,12 @@ func (h timerHeap) Less(i, j int) bool { return h[i].deadline < h[j].deadline }
 
 func (h timerHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].timer, h[j].timer = i, j
+	h[i].timer, h[j].timer = int32(i), int32(j)
 }
 
 func (h *timerHeap) Push(x any) {
 	c := x.(*connection)
-	c.timer = len(*h)
+	c.timer = int32(len(*h))
 	*h = append(*h, c)
 }
 

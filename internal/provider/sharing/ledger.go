@@ -28,7 +28,7 @@ type Ledger struct {
 
 // A Resource is something of which the adapter has a limited number, or which is
 // only counted.
-type Resource int
+type Resource uint8
 
 // The resources: objects (NDIS_NDK_CAPABILITIES), the READs that may be in
 // progress on all connections together, and bytes of early packets.
