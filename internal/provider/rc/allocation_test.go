@@ -133,3 +133,15 @@ func TestSizeOfQP(t *testing.T) {
 		t.Errorf("a QP is %d bytes, which may be 1,272", size)
 	}
 }
+
+// TestUnusedQueue: a QP that has posted nothing has no room for requests. Then there is room for as many as it has had at once, in
+// steps.
+func TestUnusedQueue(t *testing.T) {
+	e := newReady(t, nil)
+	for i, want := range []int{0, 2, 2, 4, 4, 8} {
+		if got := len(e.qp.requester.queue.ring); got != want {
+			t.Errorf("with %d requests there are %d slots, want %d", i, got, want)
+		}
+		e.post(Request{Op: OpSend})
+	}
+}

@@ -95,11 +95,10 @@ type sendQueue struct {
 
 func (q *sendQueue) init(config *Config, done *completions) {
 	q.config, q.completions = config, done
-	q.resize(min(initialSlots, slotsFor(config.SendDepth)))
 }
 
-// initialSlots is the number of slots at first, unless SendDepth is less. Few of ten
-// thousand connections ever use all that they might.
+// initialSlots is the number of slots from the first request on, unless SendDepth is less. Of ten
+// thousand connections many are never used, and few use all that they might.
 const initialSlots = 2
 
 // slotsFor returns the number of slots that a queue of a depth takes: a power of two.
@@ -159,7 +158,7 @@ func (q *sendQueue) post(p *Request, initiatorDepth int) error {
 		end += packets(length, int(q.mtu))
 	}
 	if q.tail-q.head == int64(len(q.ring)) {
-		q.resize(2 * len(q.ring))
+		q.resize(max(2*len(q.ring), min(initialSlots, slotsFor(q.config.SendDepth))))
 	}
 	// Every field is set, each in its place: see completions.add.
 	w := q.slot(q.tail)
