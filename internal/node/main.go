@@ -183,9 +183,16 @@ func (a *agent) readyForTraffic() error {
 	}
 	// An agent starts with one processor for its goroutines. A second has caches and wakes
 	// threads of its own, which would make starting a node slower and larger.
-	a.processors.Do(runtime.SetDefaultGOMAXPROCS)
+	a.processors.Do(func() {
+		runtime.SetDefaultGOMAXPROCS()
+		runtime.GOMAXPROCS(ownProcessors(runtime.GOMAXPROCS(0)))
+	})
 	return nil
 }
+
+// ownProcessors returns how many of the machine's processors a node with traffic has for its goroutines: half of them, since the
+// other end is there, too. Those that find no goroutine to run take time from the ones that do (bench/README.md, all-to-all).
+func ownProcessors(all int) int { return max(1, all/2) }
 
 func (a *agent) bringUp(_ context.Context, r *control.Request, params upParams) (granted uint32, err error) {
 	a.mu.Lock()
