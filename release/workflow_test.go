@@ -97,7 +97,7 @@ func checkOut(t *testing.T, tagged ...string) string {
 	return folder
 }
 
-// environment is what GitHub sets, with a command gh that writes its arguments into a file.
+// environment returns the variables that GitHub sets, and the file into which the command gh writes its arguments there.
 func environment(t *testing.T, folder string) (env []string, arguments string) {
 	t.Helper()
 	home := t.TempDir()

@@ -102,13 +102,20 @@ func TestEvenPackets(t *testing.T) {
 	}
 }
 
-// TestRefusedWhole: a WRITE beyond the peer's memory changes nothing there, though one into most of it has succeeded.
-func TestRefusedWhole(t *testing.T) {
-	const size = 64 << 10
+// newEvenPair joins two ends whose packets carry 4 KiB, the first with size bytes of memory.
+func newEvenPair(t *testing.T, size int) *pair {
+	t.Helper()
 	connection := testConnection
 	connection.MTU, connection.Credit, connection.Selective = 4096, 1<<20, true
 	p := newPair(t, testConfig, connection, path{delay: time.Microsecond}, 1)
 	p.a.memory.add(1, size)
+	return p
+}
+
+// TestRefusedWhole: a WRITE beyond the peer's memory changes nothing there, though one into most of it has succeeded.
+func TestRefusedWhole(t *testing.T) {
+	const size = 64 << 10
+	p := newEvenPair(t, size)
 	remote := p.b.memory.add(2, size)
 	write := Request{Op: OpWrite, Context: 1, SGL: []SGE{piece(1, 0, size)}, VA: 2 << 32, Token: 2}
 	p.a.post(write)
@@ -167,10 +174,7 @@ func TestGrant(t *testing.T) {
 // TestRepeatedAnswer: the network repeats each packet of the answer to a READ, and that counts once, however many Firsts it has.
 func TestRepeatedAnswer(t *testing.T) {
 	const size = 64 << 10
-	connection := testConnection
-	connection.MTU, connection.Credit, connection.Selective = 4096, 1<<20, true
-	p := newPair(t, testConfig, connection, path{delay: time.Microsecond}, 1)
-	p.a.memory.add(1, size)
+	p := newEvenPair(t, size)
 	p.b.memory.add(2, size)
 	p.b.out.dup = 1
 	p.a.qp.counters.Retransmitted = 100 // more than that cannot have been for nothing
