@@ -12,7 +12,7 @@ export RAPID_SEED ?= 1
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
 BUILD    = $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
 
-.PHONY: help check build verbs verbs-lib dist dist-check page demo test judges test-chaos differential congestion slurm kubernetes conformance race sim sim-links interop systems arm64 baseline bench bench-fabric bench-scale bench-verbs lint audit fuzz clean go
+.PHONY: help check build verbs verbs-lib dist dist-check page demo test judges test-chaos differential congestion slurm kubernetes conformance race sim sim-links interop systems arm64 baseline bench bench-fabric bench-scale bench-verbs benchmarks lint audit fuzz clean go
 
 help:  ## this list
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -167,6 +167,9 @@ bench-fabric: go  ## what links do against what they promise, into bin/fabric.js
 bench-scale: go  ## labs of 10 to 2,000 nodes: up, down, memory and processor time per node, and 1,000 nodes exchanging messages, into bin/scale.json
 	@$(BUILD) -o bin/bench-scale ./bench/scale
 	@bin/bench-scale -json bin/scale.json $(if $(NODES),-nodes $(NODES))
+
+benchmarks: go  ## each of Go's benchmarks once, so that none is broken when it is needed
+	$(GO) test -timeout 20m -run '^$$' -bench . -benchtime 1x ./...
 
 bench-verbs: build verbs  ## perftest and UCX between two nodes, against their limits and against TCP, into bin/verbs.json (ROUNDS=n; SHORT=1: one, with limits for a busy machine; ONLY=regular expression of figures)
 	@$(BUILD) -o bin/bench-verbs ./bench/verbs

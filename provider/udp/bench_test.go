@@ -103,18 +103,18 @@ func BenchmarkThroughput(b *testing.B) {
 func BenchmarkFloor(b *testing.B) {
 	from, to := openLink(b, 4200)
 	a := newArrivals()
-	l := to.listeners[0]
+	l, in := to.listeners[0], newIncoming()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = l.raw.Read(func(fd uintptr) bool {
+		_ = l.watch.raw.Read(func(uintptr) bool {
 			for {
-				n, _, _ := l.incoming.receive(int(fd))
+				n, more, _ := in.receive(l.fd)
 				for i := range n {
-					b, segment, _ := l.incoming.message(i)
+					b, segment, _ := in.message(i)
 					a.add((len(b) + segment - 1) / segment)
 				}
-				if n < receiveMessages {
+				if !more {
 					return false
 				}
 			}
