@@ -77,15 +77,28 @@ type bench struct {
 	page     uint64 // a logical address, of what was lent last
 }
 
-func newBench(t testing.TB, receiveBytes uint32) *bench { return newBenchOf(t, receiveBytes, false) }
+// A systemShelf is a shelf that can be polled, as what calls the system can.
+type systemShelf struct{ *shelf }
 
-// newBenchOf is newBench whose second end may receive from an SRQ.
-func newBenchOf(t testing.TB, receiveBytes uint32, shared bool) *bench {
+func (systemShelf) Poll(provider.Receiver) bool                        { return false }
+func (systemShelf) PollBeside(provider.Receiver) (arrived, alone bool) { return false, false }
+func (systemShelf) CatchUp(provider.Receiver)                          {}
+func (systemShelf) Resume()                                            {}
+
+// benchDepth is the number of requests, and receives, that a bench's queue pairs may have outstanding.
+const benchDepth = 128
+
+func newBench(t testing.TB, receiveBytes uint32) *bench {
+	return newBenchOf(t, receiveBytes, false, func(s *shelf) provider.Carrier { return s })
+}
+
+// newBenchOf is newBench whose second end may receive from an SRQ, and with other carriers made of its shelves.
+func newBenchOf(t testing.TB, receiveBytes uint32, shared bool, carrierOf func(*shelf) provider.Carrier) *bench {
 	b := &bench{}
 	var conns [2]*provider.Connector
 	for i := range b.shelves {
 		b.shelves[i].address = addresses[i]
-		m, err := provider.NewMiniport(provider.Config{Carrier: &b.shelves[i], Clock: &b.clock,
+		m, err := provider.NewMiniport(provider.Config{Carrier: carrierOf(&b.shelves[i]), Clock: &b.clock,
 			Rand: rand.New(rand.NewPCG(uint64(i), 1)), Info: provider.DefaultAdapterInfo(),
 			Capabilities: provider.DefaultCapabilities()})
 		if err != nil {
@@ -97,9 +110,9 @@ func newBenchOf(t testing.TB, receiveBytes uint32, shared bool) *bench {
 		b.cqs[i] = must(a.CreateCQ(256, func(any, provider.Status) { b.told++ }, nil, nil, nil, nil))
 		if shared && i == 1 {
 			b.srq = must(pd.CreateSRQ(64, 1, 0, func(any, provider.Status) { b.told++ }, nil, nil, nil, nil))
-			b.qps[i] = must(pd.CreateQPWithSRQ(b.cqs[i], b.cqs[i], b.srq, nil, 64, 1, 0, nil, nil))
+			b.qps[i] = must(pd.CreateQPWithSRQ(b.cqs[i], b.cqs[i], b.srq, nil, benchDepth, 1, 0, nil, nil))
 		} else {
-			b.qps[i] = must(pd.CreateQP(b.cqs[i], b.cqs[i], nil, 64, 64, 1, 1, 0, nil, nil))
+			b.qps[i] = must(pd.CreateQP(b.cqs[i], b.cqs[i], nil, benchDepth, benchDepth, 1, 1, 0, nil, nil))
 		}
 		b.mrs[i] = must(pd.CreateMR(false, nil, nil))
 		b.mrs[i].Register(&provider.MDL{VirtualAddress: base, Bytes: make([]byte, 4096)}, 4096, 0xF, nil, nil)
@@ -118,14 +131,22 @@ func newBenchOf(t testing.TB, receiveBytes uint32, shared bool) *bench {
 	for range 10 {
 		b.turn()
 	}
+	// Until something has been acknowledged, few packets go.
+	b.qps[0].Write(nil, b.sge[0], base, b.mrs[1].RemoteToken(), 0)
+	b.turn()
+	b.take(t, 0, 1)
 	return b
 }
 
 // hand hands what one side has sent to the other.
 func (b *bench) hand(from int) {
 	s := &b.shelves[from]
-	b.shelves[1-from].receiver.Receive(s.packets)
+	r := b.shelves[1-from].receiver
+	r.Receive(s.packets)
 	s.packets = s.packets[:0]
+	if d, ok := r.(provider.Deferrer); ok {
+		d.Delivered()
+	}
 }
 
 // lend makes an FRMR of a side's, at address 0.
@@ -184,10 +205,6 @@ func TestAllocations(t *testing.T) {
 	context := &struct{}{}
 	remote := b.mrs[1].RemoteToken()
 	frmr, logical := b.lend(t, 1), b.lend(t, 0)
-	// Until something has been acknowledged, few packets go.
-	b.qps[0].Write(context, b.sge[0], base, remote, 0)
-	b.turn()
-	b.take(t, 0, 1)
 	logical[0].VirtualAddress, logical[0].MemoryRegionToken = b.page, b.pds[0].PrivilegedMemoryRegionToken()
 	for name, run := range map[string]func(){
 		"write": func() {
@@ -253,7 +270,7 @@ func TestAllocations(t *testing.T) {
 
 // Nor do receives from an SRQ, its notification and one that is held back.
 func TestSharedAllocations(t *testing.T) {
-	b := newBenchOf(t, 64, true)
+	b := newBenchOf(t, 64, true, func(s *shelf) provider.Carrier { return s })
 	if s := b.cqs[1].ControlInterruptModeration(1000, 2); s != success {
 		t.Fatal(s)
 	}
@@ -276,6 +293,41 @@ func TestSharedAllocations(t *testing.T) {
 		b.take(t, 1, 2)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestGathering: requests wait for others where each call of the system's costs more than a packet, and nowhere else.
+func TestGathering(t *testing.T) {
+	for name, test := range map[string]struct {
+		carrierOf func(*shelf) provider.Carrier
+		want      int
+	}{
+		"a mere carrier":         {func(s *shelf) provider.Carrier { return s }, 1},
+		"one that can be polled": {func(s *shelf) provider.Carrier { return systemShelf{s} }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBenchOf(t, 64, false, test.carrierOf)
+			post := func(n int) (packets int) {
+				for range n {
+					b.qps[0].Write(nil, b.sge[0], base, b.mrs[1].RemoteToken(), 0)
+				}
+				packets = len(b.shelves[0].packets)
+				b.hand(0)
+				return packets
+			}
+			for range 2 {
+				if n := post(32); n != 32 {
+					t.Fatalf("%d packets of 32 requests with few in flight", n)
+				}
+			}
+			if n := post(1); n != test.want {
+				t.Errorf("%d packets of a request beside 64 in flight, want %d", n, test.want)
+			}
+			b.turn()
+			b.turn()
+			b.take(t, 0, 64)
+			b.take(t, 0, 1)
+		})
 	}
 }
 

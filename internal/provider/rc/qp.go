@@ -48,6 +48,7 @@ type QP struct {
 	turn       int8 // see Next
 	lineBusy   bool // see HoldData
 	heldBack   bool // Next has held a packet back: see pacing.go
+	gathers    bool // see Gather
 
 	requester requester
 	responder responder

@@ -71,7 +71,7 @@ func (r *requester) sendNext(now time.Duration, p *roce.Packet) bool {
 		return false
 	}
 	w := q.slot(q.cursor)
-	if r.q.draining && w.first == q.next && q.next == q.max {
+	if (r.q.draining || r.q.gathers) && w.first == q.next && q.next == q.max {
 		return false
 	}
 	if w.op.isLocal() {

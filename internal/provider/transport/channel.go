@@ -299,6 +299,9 @@ func (c *Channel) Progress(now time.Duration) {
 	for {
 		n, octets := 0, 0
 		most = c.mostPackets()
+		if d.Gather {
+			c.QP.Gather()
+		}
 		for n < most {
 			if !c.QP.Next(now, &s.batch[n]) && !(n > 0 && c.acknowledgesLast && c.acknowledge(now, &s.batch[n])) {
 				break

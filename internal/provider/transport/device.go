@@ -43,6 +43,9 @@ type Config struct {
 	// hold: it is the receive buffer that was granted.
 	Credit  int
 	Traffic Traffic
+	// Gather has short requests wait for others, while some are in flight: the Carrier takes many packets for little more than
+	// the price of one.
+	Gather bool
 	// Congestion says how fast queue pairs send; the zero value leaves it to their windows.
 	Congestion congestion.Config
 	// LineRate returns the present rate of the line at a local address, in bits per second; 0: it is unknown.
