@@ -266,8 +266,7 @@ func (b *sending) fill(flow *roce.Flow, packets []roce.Packet, plain bool) int {
 	m := &superPacket{full: true}
 	for i := range packets {
 		p := &packets[i]
-		payloadLen := p.PayloadLen()
-		size := p.Header.Opcode.HeaderLen() + (payloadLen+3)&^3 + 4 // padding and ICRC
+		size := p.Header.Opcode.HeaderLen() + (p.PayloadLen()+3)&^3 + 4 // padding and ICRC
 		if len(buf)+size > len(b.buf) {
 			return i
 		}
@@ -290,12 +289,7 @@ func (b *sending) fill(flow *roce.Flow, packets []roce.Packet, plain bool) int {
 			b.outgoing.segment(m.segment)
 		}
 
-		start := len(buf)
-		buf = p.Header.Append(buf, payloadLen)
-		for _, piece := range p.Payload {
-			buf = append(buf, piece...)
-		}
-		buf = b.sealer.AppendTrailer(buf, start, flow, id)
+		buf = b.sealer.Append(buf, flow, id, p)
 	}
 	return len(packets)
 }

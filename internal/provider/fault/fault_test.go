@@ -1,9 +1,12 @@
 package fault
 
 import (
+	"net/netip"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ndklab/ndklab/internal/provider/roce"
 )
 
 // pages is memory of so many pages.
@@ -71,5 +74,25 @@ func TestCopy(t *testing.T) {
 			ok := true
 			defer Catch(before, &ok)
 		}()
+	}
+}
+
+// Making a packet reads its payload with instructions of its own, and is caught likewise.
+func TestPacket(t *testing.T) {
+	b, size := pages(t, 2), int(pageSize)
+	flow := roce.Flow{Local: netip.MustParseAddr("10.0.0.1"), Remote: netip.MustParseAddr("10.0.0.2")}
+	var s roce.Sealer
+	makePacket := func(payload []byte) (ok bool) {
+		defer Catch(Expect(), &ok)
+		s.Append(nil, &flow, 0, &roce.Packet{Header: roce.Header{Opcode: roce.SendOnly}, Payload: [][]byte{payload}})
+		return true
+	}
+	payload := b[size/2:][:roce.MaxMTU]
+	if !makePacket(payload) {
+		t.Error("memory that is there")
+	}
+	protect(t, b[size:], unix.PROT_NONE)
+	if makePacket(payload) {
+		t.Error("memory that is not there")
 	}
 }

@@ -8,7 +8,7 @@ const (
 	// gatherFrom is the least number of packets in flight for which requests wait. With fewer the peer would be done with them
 	// before the next arrive.
 	gatherFrom = 64
-	// What is posted waits until it has so many packets, or counts so many bytes, which are one super-packet.
+	// Requests wait until they have so many packets, or count so many bytes, which are one super-packet.
 	gatherPackets = 60
 	gatherBytes   = 15 * (4096 + PacketOverhead)
 )

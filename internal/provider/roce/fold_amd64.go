@@ -29,16 +29,17 @@ var foldKeys = [4]uint64{foldKey(2048 + 64), foldKey(2048), foldKey(512 + 64), f
 func foldKey(n int) uint64 { return uint64(power(1<<30, n-32)) << 1 }
 
 // fold leaves 64 bytes that have the same CRC, begun with a register of zeros, as head and p
-// behind it have. The length of p is a multiple of foldBlock, and not 0.
+// behind it have. The length of p is a multiple of foldBlock, and not 0. Unless dst is nil, p is copied there: what is
+// folded is what is copied, whoever changes p meanwhile.
 //
 //go:noescape
-func fold(rest, head *[64]byte, p []byte, keys *[4]uint64)
+func fold(rest, head *[64]byte, dst *byte, p []byte, keys *[4]uint64)
 
 // crc returns the CRC, begun with a register of zeros, of head and p behind it.
 func (s *scratch) crc(head, p []byte) uint32 {
 	if n := len(p) &^ (foldBlock - 1); wide && n >= foldLeast && len(head) == len(s.folded) {
 		// The head's CRC alone would take a quarter of the time, mostly to wait for products.
-		fold(&s.folded, (*[64]byte)(head), p[:n], &foldKeys)
+		fold(&s.folded, (*[64]byte)(head), nil, p[:n], &foldKeys)
 		head, p = s.folded[:], p[n:]
 	}
 	register := crc32.Update(registerZero, crc32.IEEETable, head)
@@ -46,4 +47,14 @@ func (s *scratch) crc(head, p []byte) uint32 {
 		return register
 	}
 	return crc32.Update(register, crc32.IEEETable, p)
+}
+
+// canCopy reports whether copyWithCRC can copy n bytes.
+func canCopy(n int) bool { return wide && n >= foldLeast && n%foldBlock == 0 }
+
+// copyWithCRC copies p to dst, which is as long, and returns what crc does. The bytes are in the processor's registers once, not
+// twice.
+func (s *scratch) copyWithCRC(head *[64]byte, dst, p []byte) uint32 {
+	fold(&s.folded, head, &dst[0], p, &foldKeys)
+	return crc32.Update(registerZero, crc32.IEEETable, s.folded[:])
 }

@@ -1,6 +1,9 @@
 package roce
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 const (
 	// hash/crc32 is quick with a piece of at least crcLeast bytes whose length is a
@@ -57,7 +60,12 @@ func (s *scratch) icrc(n int, udpPayload []byte) uint32 {
 		apart -= more
 	}
 	near := udpPayload[:len(udpPayload)-apart]
+	return s.crc(s.head(n, near), udpPayload[len(near):])
+}
 
+// head returns what the ICRC covers up to and with near, the first bytes of the UDP payload, in whole blocks, where the IP and UDP
+// headers are the first n bytes of s.ip().
+func (s *scratch) head(n int, near []byte) []byte {
 	b := s.buf[:]
 	b[zerosLen], b[zerosLen+1], b[zerosLen+2], b[zerosLen+3] = 0xFF, 0xFF, 0xFF, 0xFF
 	bth := headerAt + n
@@ -66,7 +74,7 @@ func (s *scratch) icrc(n int, udpPayload []byte) uint32 {
 	b[bth+4] = 0xFF // FECN, BECN and reserved bits
 
 	blocks := max(crcLeast, (end-zerosLen+crcBlock-1)&^(crcBlock-1))
-	return s.crc(b[end-blocks:end], udpPayload[len(near):])
+	return b[end-blocks : end]
 }
 
 // mask sets the fields of IP and UDP headers that change on the way to ones.
@@ -90,7 +98,27 @@ type Sealer struct {
 	buf scratch
 }
 
-// AppendTrailer appends what follows a packet's payload, padding and ICRC, 4 to
+// Append appends the UDP payload of a packet, from BTH to ICRC, to b and returns it. id is as appendTrailer has it. Nothing is
+// kept, and what b holds already is not changed.
+func (s *Sealer) Append(b []byte, flow *Flow, id uint16, p *Packet) []byte {
+	start, length := len(b), p.PayloadLen()
+	b = p.Header.Append(b, length)
+	if len(p.Payload) == 1 && canCopy(length) {
+		headers := b[start:]
+		n := putIP(s.buf.ip(), &flow.Local, &flow.Remote, flow.SourcePort, id, len(headers)+length+icrcLen)
+		if head := s.buf.head(n, headers); len(head) == crcLeast {
+			b = slices.Grow(b, length+icrcLen)
+			whole := b[:len(b)+length]
+			return binary.LittleEndian.AppendUint32(whole, s.buf.copyWithCRC((*[crcLeast]byte)(head), whole[len(b):], p.Payload[0]))
+		}
+	}
+	for _, piece := range p.Payload {
+		b = append(b, piece...)
+	}
+	return s.appendTrailer(b, start, flow, id)
+}
+
+// appendTrailer appends what follows a packet's payload, padding and ICRC, 4 to
 // 7 bytes, to b and returns it. The packet is b from start on: BTH and extended
 // headers as Header.Append made them, and the payload. id is the IPv4 identification
 // that the packet will have; IPv6 has none. An unconnected UDP socket that forbids
@@ -98,7 +126,7 @@ type Sealer struct {
 // 17).
 //
 // Nothing is kept, and what b holds already is not changed.
-func (s *Sealer) AppendTrailer(b []byte, start int, flow *Flow, id uint16) []byte {
+func (s *Sealer) appendTrailer(b []byte, start int, flow *Flow, id uint16) []byte {
 	for range padLen(len(b) - start) { // headers are multiples of 4
 		b = append(b, 0)
 	}

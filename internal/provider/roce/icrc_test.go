@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -93,8 +95,14 @@ func TestIPRoundTrip(t *testing.T) {
 	})
 }
 
-// TestTrailer: what a carrier makes, behind other packets, is what AppendIP makes.
-func TestTrailer(t *testing.T) {
+// composed returns what Append makes of a packet, made by one step after the other.
+func composed(b []byte, f *Flow, id uint16, p *Packet) []byte {
+	start := len(b)
+	return new(Sealer).appendTrailer(append(p.Header.Append(b, p.PayloadLen()), joined(*p)...), start, f, id)
+}
+
+// TestAppend: what a carrier makes, behind other packets, is what AppendIP makes, and what its parts do.
+func TestAppend(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f, p := drawPacket(t)
 		id := rapid.Uint16().Draw(t, "id")
@@ -102,11 +110,71 @@ func TestTrailer(t *testing.T) {
 		var s Sealer
 		whole := s.AppendIP(nil, &f, id, &p)
 		want := append(before[:len(before):len(before)], whole[ipHeaderLen(whole)+udpLen:]...)
-		got := append(p.Header.Append(before, p.PayloadLen()), joined(p)...)
-		if got = s.AppendTrailer(got, len(before), &f, id); string(got) != string(want) {
+		if got := s.Append(before, &f, id, &p); string(got) != string(want) {
 			t.Fatalf("alone %x, whole %x", got, want)
 		}
+		if got := composed(before[:len(before):len(before)], &f, id, &p); string(got) != string(want) {
+			t.Fatalf("in parts %x, whole %x", got, want)
+		}
 	})
+}
+
+// TestAppendLong: payloads of all lengths and behind all headers are copied along with their ICRC, or after each other.
+func TestAppendLong(t *testing.T) {
+	payload := make([]byte, 2*MaxMTU+1)
+	_, _ = rand.NewChaCha8([32]byte{2}).Read(payload)
+	room := make([]byte, 0, 4*MaxMTU)
+	for i := range flows {
+		for _, op := range []Opcode{SendOnly, WriteMiddle, WriteFirst, WriteOnlyImm, ReadResponseOnly} {
+			for _, n := range []int{foldLeast - foldBlock, foldLeast, foldLeast + 1, foldLeast + foldBlock, MaxMTU - 4, MaxMTU, 2 * MaxMTU} {
+				for _, pieces := range [][][]byte{{payload[1:][:n]}, {payload[:1], payload[1:n]}} {
+					p := Packet{Header: Header{Opcode: op}, Payload: pieces}
+					want := composed(nil, &flows[i], 3, &p)
+					for _, b := range [][]byte{nil, room} {
+						if got := new(Sealer).Append(b, &flows[i], 3, &p); string(got) != string(want) {
+							t.Errorf("%v, %d bytes in %d pieces from %v: differs", op, n, len(pieces), flows[i].Local)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestAppendChanging: the ICRC covers the bytes that are in the packet, also of memory that its owner changes meanwhile.
+func TestAppendChanging(t *testing.T) {
+	payload := make([]uint64, MaxMTU/8)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for n := uint64(1); ; n++ {
+			for i := range payload {
+				atomic.StoreUint64(&payload[i], n)
+			}
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	}()
+	p := Packet{Header: Header{Opcode: SendOnly}, Payload: [][]byte{unsafe.Slice((*byte)(unsafe.Pointer(&payload[0])), MaxMTU)}}
+	own := sender(flows[0])
+	var s Sealer
+	var v Verifier
+	changes := 0
+	for range 20_000 {
+		b := s.Append(nil, &flows[0], 3, &p)
+		if _, ok := v.Verify(&own, b, 3); !ok {
+			t.Fatal("a packet was damaged as it was made")
+		}
+		if string(b[12:20]) != string(b[len(b)-12:len(b)-4]) {
+			changes++
+		}
+	}
+	close(stop)
+	<-stopped
+	t.Logf("%d of 20000 packets are of several times", changes)
 }
 
 // maskedBits says which bits of a packet's byte i may change on the way.
@@ -331,7 +399,7 @@ func TestNoAllocation(t *testing.T) {
 		udpPayload := packet[ipHeaderLen(packet)+udpLen:]
 		for name, run := range map[string]func(){
 			"Header.Append": func() { header = p.Header.Append(header[:0], 4095) },
-			"AppendTrailer": func() { s.AppendTrailer(udpPayload[:len(udpPayload)-icrcLen], 0, &flows[i], 5) },
+			"Append":        func() { ip = s.Append(ip[:0], &flows[i], 5, &p) },
 			"AppendIP":      func() { ip = s.AppendIP(ip[:0], &flows[i], 5, &p) },
 			"Decode": func() {
 				if _, err := Decode(udpPayload, &h); err != nil {
@@ -384,17 +452,16 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-func BenchmarkAppendTrailer(b *testing.B) {
+func BenchmarkAppend(b *testing.B) {
 	for _, size := range []int{0, 64, 1024, 4096} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			var s Sealer
-			h := Header{Opcode: WriteOnly}
-			packet := datagram(&h, make([]byte, size))
-			packet = packet[:len(packet)-icrcLen]
+			p := Packet{Header: Header{Opcode: WriteOnly}, Payload: [][]byte{make([]byte, size)}}
+			packet := make([]byte, 0, MaxMTU+100)
 			b.SetBytes(int64(size))
 			b.ReportAllocs()
 			for b.Loop() {
-				s.AppendTrailer(packet, 0, &flows[0], 3)
+				s.Append(packet, &flows[0], 3, &p)
 			}
 		})
 	}

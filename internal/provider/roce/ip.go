@@ -65,7 +65,7 @@ func ipv4Checksum(header []byte) uint16 {
 // AppendIP appends p as a whole IP packet, with the UDP checksum left 0 and, in
 // IPv4, the identification id, to b and returns it. It is for simulated
 // networks, captures and tests; a carrier on sockets leaves IP and UDP headers to
-// the kernel, and makes the rest with Header.Append and AppendTrailer.
+// the kernel, and makes the rest with Append.
 func (s *Sealer) AppendIP(b []byte, flow *Flow, id uint16, p *Packet) []byte {
 	payloadLen := p.PayloadLen()
 	n := p.Header.Opcode.HeaderLen() + payloadLen + padLen(payloadLen) + icrcLen
@@ -76,12 +76,7 @@ func (s *Sealer) AppendIP(b []byte, flow *Flow, id uint16, p *Packet) []byte {
 	if flow.Local.Is4() {
 		binary.BigEndian.PutUint16(b[start+10:], ipv4Checksum(b[start:]))
 	}
-	bth := len(b)
-	b = p.Header.Append(b, payloadLen)
-	for _, piece := range p.Payload {
-		b = append(b, piece...)
-	}
-	return s.AppendTrailer(b, bth, flow, id)
+	return s.Append(b, flow, id, p)
 }
 
 // DecodeIP takes apart a whole IP packet, checks its lengths, the IPv4 header
