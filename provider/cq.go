@@ -30,7 +30,7 @@ type CQ struct {
 	// in the queue (NDK-CQ-05).
 	newest, newestSolicited, told uint64
 
-	delivery    *transport.Delivery // that the completion is part of which is being pushed; nil for none
+	delivery    *transport.Delivery // that the completions are part of which are being pushed; nil for none
 	idle        int                 // times in a row that nothing was found while nobody would be told of the next
 	armed       bool
 	arm         NotifyType
@@ -233,12 +233,8 @@ func (cq *CQ) move(length int) {
 
 // push queues a completion. One more entry than the queue holds makes it and
 // its queue pairs unusable for good (NDK-CQ-23, 24).
-// Where d is not nil, what is told because of it is told when d is done.
-func (cq *CQ) push(result *ResultEx, solicited bool, d *transport.Delivery) {
-	cq.mu.Lock()
-	defer cq.mu.Unlock()
-	cq.delivery = d
-	defer func() { cq.delivery = nil }()
+// The notification that it may cause runs when cq.delivery is done, unless that is nil. cq.mu is held.
+func (cq *CQ) push(result ResultEx, solicited bool) {
 	if cq.failure != StatusSuccess {
 		return
 	}
@@ -253,7 +249,7 @@ func (cq *CQ) push(result *ResultEx, solicited bool, d *transport.Delivery) {
 	if at >= len(cq.ring) {
 		at -= len(cq.ring)
 	}
-	cq.ring[at] = *result
+	cq.ring[at] = result
 	cq.count++
 	cq.newest++
 	if solicited {

@@ -65,7 +65,7 @@ func (qp *QP) flush() {
 	if qp.channel.QP.State() == rc.Init {
 		var r rc.Receive
 		for qp.srq == nil && qp.receives.Take(&r) {
-			qp.complete(&rc.Completion{Op: rc.OpReceive, Status: rc.Flushed, Context: r.Context, Solicited: true})
+			qp.complete([]rc.Completion{{Op: rc.OpReceive, Status: rc.Flushed, Context: r.Context, Solicited: true}})
 		}
 		return
 	}
@@ -103,9 +103,7 @@ func (o owner) Settle(completions []rc.Completion) {
 	if d := &qp.drain; d.regions > 0 {
 		d.heldBack = append(d.heldBack, completions...)
 	} else {
-		for i := range completions {
-			qp.complete(&completions[i])
-		}
+		qp.complete(completions)
 	}
 	if failed {
 		if !qp.failed && qp.connector != nil {

@@ -272,9 +272,7 @@ func (d *drain) add(qp *QP, r *region) {
 		qp.channel.Lock()
 		d.regions--
 		if d.regions == 0 {
-			for i := range d.heldBack {
-				qp.complete(&d.heldBack[i])
-			}
+			qp.complete(d.heldBack)
 			d.heldBack = nil
 		}
 		qp.channel.Unlock()
