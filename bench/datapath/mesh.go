@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"runtime"
 )
 
 // mesh runs an end that writes to all peers, or reads from all, while they do the same. It
 // says a line when it is connected, begins when it is given one, prints what it found,
 // and goes on until its input ends.
 func (d *device) mesh(ctx context.Context) error {
+	runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)/2)) // as a node of a lab has (internal/node, ownProcessors)
 	incoming, err := d.receiver(len(d.Peers) * d.QPs)
 	if err != nil {
 		return err
