@@ -1,6 +1,7 @@
 package rc
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -148,5 +149,43 @@ func TestGatherNothing(t *testing.T) {
 	l.post(t, r, 1)
 	if !l.a.Next(l.now+time.Microsecond, &l.packet) {
 		t.Error("waits")
+	}
+}
+
+// TestGatherLossy: all requests complete of a consumer that posts one for each that is complete, whatever is lost.
+func TestGatherLossy(t *testing.T) {
+	for _, selective := range []bool{false, true} {
+		for _, loss := range []float64{0, 0.01, 0.2} {
+			t.Run(fmt.Sprint(selective, loss), func(t *testing.T) {
+				const depth, all = 128, 1000
+				config, c := testConfig, testConnection
+				config.SendDepth, c.Selective = depth, selective
+				p := newPair(t, config, c, path{delay: 20 * time.Microsecond, loss: loss, rate: 10e9}, 1)
+				p.a.gathers = true
+				p.b.memory.add(1, 64)
+				r := Request{Op: OpWrite, SGL: []SGE{{Length: 0}}, VA: 1 << 32, Token: 1}
+				posted := 0
+				post := func(n int) {
+					for ; n > 0 && posted < all; n-- {
+						posted++
+						if err := p.a.qp.Post(&r); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				p.a.onDone = func() {
+					post(len(p.a.done) + depth - posted)
+					p.clock.AfterFunc(0, p.a.pump)
+				}
+				post(depth)
+				p.a.pump()
+				p.await(t, p.a, all, 20*time.Second)
+				for i, done := range p.a.done {
+					if done.Status != Success {
+						t.Fatalf("request %d: %v", i, done.Status)
+					}
+				}
+			})
+		}
 	}
 }

@@ -151,6 +151,7 @@ type end struct {
 	packet   roce.Packet
 	idle     time.Duration // how long packets gather before anything is done about them
 	asleep   bool
+	gathers  bool // Gather goes before Next
 	done     []Completion
 	onDone   func()
 }
@@ -174,6 +175,9 @@ func (e *end) receive(wire []byte) {
 }
 
 func (e *end) pump() {
+	if e.gathers {
+		e.qp.Gather()
+	}
 	for e.qp.Next(e.clock.Now(), &e.packet) {
 		e.out.send(&e.packet)
 	}

@@ -214,6 +214,7 @@ func TestAnythingArrivesOnceInOrder(t *testing.T) {
 		p := newPair(t, config, c, route, rapid.Uint64().Draw(rt, "seed"))
 
 		ends := [2]*end{p.a, p.b}
+		p.a.gathers = rapid.Bool().Draw(rt, "gathers")
 		p.b.idle = rapid.SampledFrom([]time.Duration{0, 100 * time.Microsecond, time.Millisecond}).Draw(rt, "batch")
 		var models [2]*model
 		for i, e := range ends {
