@@ -115,8 +115,9 @@ type VirtualTimer struct {
 	seq            uint64 // of two for the same instant, the smaller is first
 	f              func()
 	before, behind *VirtualTimer // in its slot
-	wheel, slot    uint8
+	wheel          uint8
 	pending        bool // it is in the queue
+	slot           uint16
 }
 
 func (e *VirtualTimer) schedule(d time.Duration) { e.take(e.clock.Turn(d)) }

@@ -10,15 +10,19 @@ import (
 // It takes no comparison of instants, and no time that grows with the number of events, to add, remove or find one.
 
 const (
-	slotBits = 8
+	// slotBits has the lowest wheel span 4 us, which most events of a simulated network are due within: those are put once. Others
+	// are put again for each wheel that they come down.
+	slotBits = 2 * wordBits
+	wordBits = 6             // 64 slots are a word of a wheel's bits
 	slots    = 1 << slotBits // of a wheel
-	wheels   = 64 / slotBits
+	wheels   = (64 + slotBits - 1) / slotBits
 )
 
 // A wheel has the events whose instants agree with the queue's base in all digits (of slotBits each) above the wheel's, and
 // differ in that of the wheel. At the lowest wheel, that may be the same, too. All are due later than those of lower wheels.
 type wheel struct {
-	filled [slots / 64]uint64 // bit i: slot i has events
+	words  uint64                    // bit i: filled[i] is not 0
+	filled [slots >> wordBits]uint64 // bit i of word w: slot 64w+i has events
 	slots  [slots]slot
 }
 
@@ -43,9 +47,10 @@ func (q *queue) put(e *VirtualTimer) {
 		w = new(wheel)
 		q.wheels[number] = w
 	}
-	i := uint8(e.at >> (number * slotBits))
+	i := uint16(e.at>>(number*slotBits)) % slots
 	e.wheel, e.slot, e.pending = uint8(number), i, true
-	w.filled[i/64] |= 1 << (i % 64)
+	w.filled[i>>wordBits] |= 1 << (i % 64)
+	w.words |= 1 << (i >> wordBits)
 	q.filled |= 1 << number
 	s := &w.slots[i]
 	before := s.last
@@ -95,30 +100,26 @@ func (q *queue) remove(e *VirtualTimer) {
 }
 
 // emptied takes note of a slot that has no events any more.
-func (q *queue) emptied(number, i uint8) {
+func (q *queue) emptied(number uint8, i uint16) {
 	w := q.wheels[number]
-	w.filled[i/64] &^= 1 << (i % 64)
-	for _, some := range w.filled {
-		if some != 0 {
-			return
-		}
+	word := i >> wordBits
+	if w.filled[word] &^= 1 << (i % 64); w.filled[word] != 0 {
+		return
 	}
-	q.filled &^= 1 << number
+	if w.words &^= 1 << word; w.words == 0 {
+		q.filled &^= 1 << number
+	}
 }
 
 // first returns the slot with the event that is due next, and its wheel; false if none is.
-func (q *queue) first() (number, i uint8, ok bool) {
+func (q *queue) first() (number uint8, i uint16, ok bool) {
 	if q.filled == 0 {
 		return 0, 0, false
 	}
 	number = uint8(bits.TrailingZeros(q.filled))
 	w := q.wheels[number]
-	for word, some := range w.filled {
-		if some != 0 {
-			return number, uint8(word*64 + bits.TrailingZeros64(some)), true
-		}
-	}
-	panic("clock: a wheel without events is said to have some")
+	word := bits.TrailingZeros64(w.words) % len(w.filled)
+	return number, uint16(word<<wordBits + bits.TrailingZeros64(w.filled[word])), true
 }
 
 // next returns the instant of the event that is due next; false if none is.
