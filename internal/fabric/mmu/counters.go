@@ -8,6 +8,7 @@ import "time"
 type Counters struct {
 	Packets, Bytes uint64 // that left by the port
 	Marked         uint64 // of those
+	QueuePeak      int64  // bytes that waited to leave by the port
 
 	// Drops has those of packets that came in by the port, for NoHeadroom and NoBuffer, and of
 	// packets that were to leave by it, for QueueFull and Storm.
@@ -18,7 +19,6 @@ type Counters struct {
 	RxTransitions, TxTransitions uint64        // pauses that ended
 	Storms                       uint64
 
-	QueuePeak    int64 // bytes that waited to leave by the port
 	IngressPeak  int64 // bytes that had come in by it, headroom included
 	HeadroomPeak int64 // of those, in the headroom
 }
@@ -28,6 +28,7 @@ func (s *Switch[P]) Counters(now time.Duration, port, class int) Counters {
 	s.advance(now)
 	p := &s.ports[port]
 	c := p.queues[class].counters
+	c.IngressPeak = p.ingress[class].peak
 	if p.paused>>class&1 != 0 {
 		c.RxPauseTime += now - p.queues[class].pausedAt
 	}
@@ -45,7 +46,7 @@ func (s *Switch[P]) Begin(now time.Duration) {
 		p := &s.ports[i]
 		for class := range Classes {
 			q, in := &p.queues[class], &p.ingress[class]
-			q.counters = Counters{QueuePeak: q.bytes, IngressPeak: in.held + in.headroom, HeadroomPeak: in.headroom}
+			q.counters, in.peak = Counters{QueuePeak: q.bytes, HeadroomPeak: in.headroom}, in.held+in.headroom
 			q.pausedAt, in.toldAt = max(q.pausedAt, now), max(in.toldAt, now)
 		}
 	}

@@ -71,25 +71,25 @@ func (v Verdict) String() string {
 
 // A Switch is the state of a switch. P is the driver's handle of a packet. It is not for use by
 // several goroutines at once.
+//
+// A simulated network has many, whose state does not fit the processor's caches. So what each packet needs comes first, here
+// as in a port, an ingress and a queue.
 type Switch[P any] struct {
-	config Config
-	shared int64 // bytes that are neither reserve nor headroom
-	used   int64 // of those
-	queued int64 // bytes of all packets
-	peak   int64 // the most of queued
-	ports  []port[P]
-	held   []int64 // bytes by (in, out, class); see at
-
-	deadline  time.Duration // nothing is due before it
+	ports     []port[P]
 	woken     fifo[int]
+	shared    int64         // bytes that are neither reserve nor headroom
+	used      int64         // of those
+	queued    int64         // bytes of all packets
+	peak      int64         // the most of queued
+	deadline  time.Duration // nothing is due before it
 	discarded fifo[Departure[P]]
+	held      []int64 // bytes by (in, out, class); see at
+	config    Config
 }
 
 // A port has both directions of a port of the switch.
 type port[P any] struct {
-	config  *Port
-	ingress [Classes]ingress
-	queues  [Classes]queue[P]
+	config *Port
 
 	filled   uint8 // classes whose queue is not empty
 	paused   uint8 // classes that the neighbour has paused
@@ -104,13 +104,18 @@ type port[P any] struct {
 	served bool // it has been given its quantum
 	unit   int64
 	idle   bool // Next had nothing to send
+
+	ingress [Classes]ingress
+	queues  [Classes]queue[P]
 }
 
 // An ingress is the account of what came in by a port in a class.
 type ingress struct {
-	held     int64 // bytes in the reserve and in the shared buffer
-	headroom int64 // bytes
-	xoff     bool  // the neighbour is to pause
+	class    *Class // of the port's settings
+	held     int64  // bytes in the reserve and in the shared buffer
+	headroom int64  // bytes
+	peak     int64  // the most of both
+	xoff     bool   // the neighbour is to pause
 	toldAt   time.Duration
 	renewAt  time.Duration // when the pause is to be told once more
 	counters *Counters
@@ -118,18 +123,18 @@ type ingress struct {
 
 // A queue has what leaves by a port in a class.
 type queue[P any] struct {
-	packets fifo[entry[P]]
-	bytes   int64
-	deficit int64  // of the weighted schedule, in bytes times port.unit
-	entered uint64 // packets ever
-	left    uint64 // likewise
-	key     uint64 // of draws
+	packets  fifo[entry[P]]
+	bytes    int64
+	deficit  int64  // of the weighted schedule, in bytes times port.unit
+	entered  uint64 // packets ever
+	left     uint64 // likewise
+	key      uint64 // of draws
+	counters Counters
 
 	pausedAt time.Duration
 	until    time.Duration // when the neighbour's pause runs out
 	stuckAt  time.Duration // since when it has been paused and not empty; never: it is not
 	calmAt   time.Duration // in a storm: since when it has not been paused
-	counters Counters
 }
 
 type entry[P any] struct {
@@ -178,7 +183,7 @@ func New[P any](c Config) (*Switch[P], error) {
 			q.stuckAt, q.calmAt = never, never
 			q.key = mix(key + uint64(i*Classes+class+1)*gamma)
 			p.ingress[class].renewAt = never
-			p.ingress[class].counters = &q.counters
+			p.ingress[class].counters, p.ingress[class].class = &q.counters, &p.config.Classes[class]
 		}
 	}
 	return s, nil
@@ -199,13 +204,13 @@ func (s *Switch[P]) Arrive(now time.Duration, in, out, class, bytes int, ect boo
 	}
 	s.advance(now)
 	from, to := &s.ports[in], &s.ports[out]
-	c, q := &from.config.Classes[class], &to.queues[class]
+	q := &to.queues[class]
 	bit := uint8(1) << class
 	if to.storming&bit != 0 && !s.config.Watchdog.Forward {
 		q.counters.Drops[Storm]++
 		return Storm
 	}
-	if v := s.admit(from, c, &to.config.Classes[class], class, q.bytes, int64(bytes)); v != Admitted {
+	if v := s.admit(&from.ingress[class], to.ingress[class].class, q.bytes, int64(bytes)); v != Admitted {
 		switch v {
 		case QueueFull:
 			q.counters.Drops[v]++
@@ -241,8 +246,8 @@ func (s *Switch[P]) Arrive(now time.Duration, in, out, class, bytes int, ect boo
 }
 
 // admit finds room for a packet and counts it there.
-func (s *Switch[P]) admit(from *port[P], c, egress *Class, class int, queued, bytes int64) Verdict {
-	i := &from.ingress[class]
+func (s *Switch[P]) admit(i *ingress, egress *Class, queued, bytes int64) Verdict {
+	c := i.class
 	share := min(bytes, max(0, i.held+bytes-c.Reserve)) // what the reserve has no room for
 	switch {
 	case share == 0:
@@ -254,7 +259,7 @@ func (s *Switch[P]) admit(from *port[P], c, egress *Class, class int, queued, by
 			}
 			i.headroom += bytes
 			i.counters.HeadroomPeak = max(i.counters.HeadroomPeak, i.headroom)
-			i.counters.IngressPeak = max(i.counters.IngressPeak, i.held+i.headroom)
+			i.peak = max(i.peak, i.held+i.headroom)
 			return Admitted
 		}
 	case share > s.free():
@@ -264,13 +269,14 @@ func (s *Switch[P]) admit(from *port[P], c, egress *Class, class int, queued, by
 	}
 	i.held += bytes
 	s.used += share
-	i.counters.IngressPeak = max(i.counters.IngressPeak, i.held+i.headroom)
+	i.peak = max(i.peak, i.held+i.headroom)
 	return Admitted
 }
 
 // release takes a packet from the account of the port that it came in by: from the headroom first.
 func (s *Switch[P]) release(now time.Duration, in, class int, bytes int64) {
-	i, c := &s.ports[in].ingress[class], &s.ports[in].config.Classes[class]
+	i := &s.ports[in].ingress[class]
+	c := i.class
 	headroom := min(i.headroom, bytes)
 	i.headroom -= headroom
 	bytes -= headroom
@@ -408,8 +414,8 @@ func (s *Switch[P]) Queued(out, class int) int64 { return s.ports[out].queues[cl
 
 // A fifo is a ring that grows.
 type fifo[T any] struct {
-	ring       []T // of a length that is a power of 2
 	head, tail uint
+	ring       []T // of a length that is a power of 2
 }
 
 func (f *fifo[T]) len() int  { return int(f.tail - f.head) }

@@ -14,8 +14,8 @@ type PFC struct {
 // ask decides whether the neighbour is to pause, after a packet came from it. must says that there was
 // no room for that.
 func (s *Switch[P]) ask(in, class int, must bool) {
-	p := &s.ports[in]
-	i, c := &p.ingress[class], &p.config.Classes[class]
+	i := &s.ports[in].ingress[class]
+	c := i.class
 	// Something must be there that can leave, for only that ends the pause.
 	if !c.Lossless || i.xoff || i.held+i.headroom == 0 {
 		return
@@ -44,7 +44,14 @@ func (s *Switch[P]) Pause(now time.Duration, out int) (f PFC, ok bool) {
 		return f, false
 	}
 	s.advance(now)
-	p := &s.ports[out]
+	if p := &s.ports[out]; p.changed|p.renewed != 0 {
+		return s.pause(now, p), true
+	}
+	return f, false
+}
+
+// pause returns the PFC frame of what has changed at a port, and is to be told once more.
+func (s *Switch[P]) pause(now time.Duration, p *port[P]) (f PFC) {
 	f.Enabled = p.changed | p.renewed
 	p.changed, p.renewed = 0, 0
 	for class := range Classes {
@@ -69,7 +76,7 @@ func (s *Switch[P]) Pause(now time.Duration, out int) (f PFC, ok bool) {
 		i.renewAt = now + QuantaTime(s.config.Quanta, p.config.Rate)/2
 		s.due(i.renewAt)
 	}
-	return f, f.Enabled != 0
+	return f
 }
 
 // QuantaTime returns how long a pause lasts at a rate, rounded up to a whole nanosecond.
