@@ -10,7 +10,49 @@ import (
 type Lengths struct {
 	since   time.Duration
 	bytes   int64
-	weights *histogram.Histogram // nanoseconds by bytes; nil: nothing ever waited
+	weights *weights // nil: nothing ever waited
+}
+
+// A weights has nanoseconds by bytes. Packets of a queue mostly have one length, so that the queue has few: those of late are
+// counted beside the histogram.
+type weights struct {
+	recent    [1 << recentBits]weight
+	histogram histogram.Histogram
+}
+
+// A weight counts for how long a queue had a length.
+type weight struct {
+	bytes int64
+	ns    uint64
+}
+
+const recentBits = 3
+
+// add counts nanoseconds.
+func (w *weights) add(bytes int64, ns uint64) {
+	const golden = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio: multiples of any length are spread evenly
+	r := &w.recent[uint64(bytes)*golden>>(64-recentBits)]
+	if r.bytes != bytes {
+		w.settle(r)
+		r.bytes = bytes
+	}
+	r.ns += ns
+}
+
+// settle counts in the histogram what was counted beside it.
+func (w *weights) settle(r *weight) {
+	if r.ns > 0 {
+		w.histogram.Record(r.bytes, r.ns)
+		r.ns = 0
+	}
+}
+
+// all returns the histogram with all that was counted.
+func (w *weights) all() *histogram.Histogram {
+	for i := range w.recent {
+		w.settle(&w.recent[i])
+	}
+	return &w.histogram
 }
 
 // lengthPrecision has lengths of queues told apart that differ by a hundredth.
@@ -22,19 +64,23 @@ func (l *Lengths) Observe(now time.Duration, bytes int64) {
 		return // how long it is empty counts once a packet follows
 	}
 	if l.weights == nil {
-		l.weights, l.since = histogram.New(lengthPrecision), now
+		l.weights, l.since = &weights{histogram: *histogram.New(lengthPrecision)}, now
 	}
 	if now > l.since {
-		l.weights.Record(l.bytes, uint64(now-l.since))
+		l.weights.add(l.bytes, uint64(now-l.since))
 	}
 	l.since, l.bytes = now, bytes
 }
 
 // Percentile returns the length that the queue had at most in a share of the time.
 func (l *Lengths) Percentile(share float64) uint64 {
-	if l.weights == nil || l.weights.Count() == 0 {
+	if l.weights == nil {
 		return 0
 	}
-	rank := max(1, uint64(share*float64(l.weights.Count())))
-	return uint64(l.weights.Highest(l.weights.Ranked(rank)))
+	all := l.weights.all()
+	if all.Count() == 0 {
+		return 0
+	}
+	rank := max(1, uint64(share*float64(all.Count())))
+	return uint64(all.Highest(all.Ranked(rank)))
 }

@@ -33,3 +33,25 @@ func TestLengths(t *testing.T) {
 		t.Errorf("after 190 us in which it was empty: %d", got)
 	}
 }
+
+// Each length keeps its time when the queue has many others in between, and when somebody asks in between.
+func TestLengthsOfMany(t *testing.T) {
+	const lengths, rounds = 100, 3
+	var l Lengths
+	now := time.Duration(0)
+	for range rounds {
+		for n := range int64(lengths) {
+			l.Observe(now, n)
+			now += time.Duration(1 + n) // in all, 1 + n in 5050 of the time
+		}
+		l.Percentile(0.5)
+	}
+	l.Observe(now, 0)
+	passed := 0
+	for n := range uint64(lengths) {
+		passed += int(1 + n)
+		if got := l.Percentile(float64(passed) / (lengths * (lengths + 1) / 2)); got != n {
+			t.Errorf("at most %d bytes in %d of 5050 of the time, want %d", got, passed, n)
+		}
+	}
+}
