@@ -52,7 +52,7 @@ func (pd *PD) createQP(qp *QP, initiatorQueueDepth, maxInitiatorRequestSge, inli
 	if !qp.reserve(m, sharing.QPs, m.capabilities.MaxQpCount) {
 		return nil, StatusInsufficientResources
 	}
-	qp.memory.qp = qp
+	qp.memory = view{qp: qp, regions: &m.regions}
 	qp.maxSend, qp.maxInline = int(maxInitiatorRequestSge), int(inlineDataSize)
 	config := rc.Config{
 		SendDepth: int(initiatorQueueDepth), MaxSGE: qp.maxSend, MaxInline: qp.maxInline,

@@ -16,12 +16,10 @@ import (
 // use them unasked. So their users are counted, and those of an FRMR's mapped pages: in
 // uses are the regions that are held until the packets at hand are dealt with.
 type view struct {
-	qp   *QP
-	uses []*region
+	qp      *QP
+	regions *regionTable // of the device
+	uses    []*region
 }
-
-// regions returns the regions of the device.
-func (v *view) regions() *regionTable { return &v.qp.pd.adapter.miniport.regions }
 
 // Local implements rc.Memory.
 func (v *view) Local(dst [][]byte, sge rc.SGE, access rc.Access) ([][]byte, bool) {
@@ -41,7 +39,7 @@ func (v *view) Remote(dst [][]byte, token uint32, va uint64, length uint32, acce
 func (v *view) Atomic(rc.Op, uint32, uint64, uint64, uint64) uint64 { return 0 }
 
 func (v *view) resolve(dst [][]byte, token uint32, va uint64, length uint32, access rc.Access) ([][]byte, bool) {
-	r := v.regions().valid(token)
+	r := v.regions.valid(token)
 	if r == nil || r.pd != v.qp.pd || !r.allows(access) || r.slot != nil && !v.use(r) {
 		return dst, false
 	}
@@ -84,13 +82,13 @@ func (v *view) endUse(r *region) {
 // fast registration or a window, never a registered region.
 func (v *view) Invalidate(token uint32) bool {
 	const remote = (MRAllowRemoteRead | MRAllowRemoteWrite) &^ MRAllowLocalWrite
-	r := v.regions().valid(token)
+	r := v.regions.valid(token)
 	return r != nil && r.flags&remote != 0 && v.endToken(r)
 }
 
 // InvalidateLocal implements rc.Memory.
 func (v *view) InvalidateLocal(token uint32) bool {
-	regions := v.regions()
+	regions := v.regions
 	if r := regions.At(token); r != nil && r.slot != nil {
 		r.slot.readDone(v.qp, token)
 	}
@@ -116,7 +114,7 @@ func (v *view) endToken(r *region) bool {
 // isPermanent reports whether no request can end a token: that of a registered
 // region or the privileged one.
 func (v *view) isPermanent(token uint32) bool {
-	r := v.regions().valid(token)
+	r := v.regions.valid(token)
 	return token == privilegedToken || r != nil && r.slot == nil
 }
 
@@ -124,7 +122,7 @@ func (v *view) isPermanent(token uint32) bool {
 // first piece, so that what is posted next may build on it. A token that is not
 // valid then will fail the READ.
 func (v *view) addPendingRead(token uint32) {
-	r := v.regions().At(token)
+	r := v.regions.At(token)
 	if r == nil || r.slot == nil {
 		return
 	}

@@ -189,14 +189,15 @@ func (p *port) deliver() {
 	p.inbox, p.waiting = line{}, 0
 	batch := p.network.batch[:0]
 	for f := taken.first; f != nil; f = f.next {
-		var r roce.Received
+		batch = append(batch, roce.Received{})
+		r := &batch[len(batch)-1]
 		if f.whole == nil {
 			flow := &f.way.flow
-			r = roce.Received{Flow: roce.Flow{Local: flow.Remote, Remote: flow.Local, SourcePort: flow.SourcePort}, Header: f.header, Payload: f.payload, Class: f.class}
-		} else if !p.decode(f, &r) {
-			continue
+			r.Flow.Local, r.Flow.Remote, r.Flow.SourcePort = flow.Remote, flow.Local, flow.SourcePort
+			r.Header, r.Payload, r.Class = f.header, f.payload, f.class
+		} else if !p.decode(f, r) {
+			batch = batch[:len(batch)-1]
 		}
-		batch = append(batch, r)
 	}
 	p.network.batch = batch
 	if len(batch) > 0 && p.receiver != nil {
