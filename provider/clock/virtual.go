@@ -31,7 +31,11 @@ func (v *Virtual) AfterFunc(d time.Duration, f func()) Timer {
 }
 
 // NewTimer returns a timer that runs f by the loop when it has been set.
-func (v *Virtual) NewTimer(f func()) *VirtualTimer { return &VirtualTimer{clock: v, f: f} }
+func (v *Virtual) NewTimer(f func()) *VirtualTimer {
+	e := new(VirtualTimer)
+	e.Init(v, call(f))
+	return e
+}
 
 // Go has f run by the loop at the present instant.
 func (v *Virtual) Go(f func()) { v.AfterFunc(0, f) }
@@ -56,7 +60,7 @@ func (v *Virtual) step(until time.Duration) bool {
 		return false
 	}
 	v.now, v.passed = e.at, e.seq+1
-	e.f()
+	e.expirer.Expire()
 	return true
 }
 
@@ -108,17 +112,30 @@ func (v *Virtual) Turn(d time.Duration) Turn {
 // Came reports whether a function in a turn would have run, or be running.
 func (v *Virtual) Came(t Turn) bool { return t.at < v.now || t.at == v.now && t.seq < v.passed }
 
-// A VirtualTimer is one of a Virtual clock.
+// An Expirer is told when a VirtualTimer expires.
+type Expirer interface{ Expire() }
+
+// A call is a function that is called then.
+type call func()
+
+// Expire implements Expirer.
+func (f call) Expire() { f() }
+
+// A VirtualTimer is one of a Virtual clock. It may be part of what it tells, which is then there to be looked at as soon as the
+// timer is.
 type VirtualTimer struct {
 	clock          *Virtual
 	at             time.Duration
 	seq            uint64 // of two for the same instant, the smaller is first
-	f              func()
+	expirer        Expirer
 	before, behind *VirtualTimer // in its slot
 	wheel          uint8
 	pending        bool // it is in the queue
 	slot           uint16
 }
+
+// Init has a timer that was never set tell x when it expires. It is not to be copied from then on.
+func (e *VirtualTimer) Init(v *Virtual, x Expirer) { e.clock, e.expirer = v, x }
 
 func (e *VirtualTimer) schedule(d time.Duration) { e.take(e.clock.Turn(d)) }
 

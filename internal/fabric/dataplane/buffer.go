@@ -31,13 +31,15 @@ type Buffer[F any] struct {
 
 // Frames leave a buffer by a port.
 type port[F any] struct {
-	wire    *Wire[F]            // nil: the adapter's
-	free    time.Duration       // of the adapter's port: until when it is busy
-	asks    []mmu.PFC           // frames to send, beside those that the model asks for
-	timer   *clock.VirtualTimer // runs the port when the wire is free; nil before the first
-	waits   bool                // for that
-	rests   bool                // likewise, without the timer: there is nothing to send as yet
-	turn    clock.Turn          // that the timer would have
+	wire    *Wire[F]           // nil: the adapter's
+	free    time.Duration      // of the adapter's port: until when it is busy
+	asks    []mmu.PFC          // frames to send, beside those that the model asks for
+	timer   clock.VirtualTimer // calls Expire when the wire is free
+	waits   bool               // for that
+	rests   bool               // likewise, without the timer: there is nothing to send as yet
+	turn    clock.Turn         // that the timer would have
+	buffer  *Buffer[F]         // whose port it is
+	out     int                // its number there
 	lengths [mmu.Classes]bufferstats.Lengths
 	resumed []func() // are called once when the pause of a class ends
 	ofClass int
@@ -207,8 +209,9 @@ func (b *Buffer[F]) send(now time.Duration, out int) {
 func (b *Buffer[F]) await(out int) {
 	p := &b.ports[out]
 	p.rests = false
-	if p.timer == nil {
-		p.timer = b.plane.clock.NewTimer(func() { b.wireFree(out) })
+	if p.buffer == nil {
+		p.buffer, p.out = b, out
+		p.timer.Init(b.plane.clock, p)
 	}
 	p.timer.ResetTo(p.turn)
 }
@@ -221,10 +224,10 @@ func (p *port[F]) freeAt() time.Duration {
 	return p.wire.FreeAt()
 }
 
-// wireFree has a port send that has waited for its wire.
-func (b *Buffer[F]) wireFree(out int) {
-	now := b.plane.clock.Now()
-	b.ports[out].waits = false
-	b.send(now, out)
-	b.progress(now)
+// Expire has a port send that has waited for its wire. The port's timer calls it.
+func (p *port[F]) Expire() {
+	now := p.buffer.plane.clock.Now()
+	p.waits = false
+	p.buffer.send(now, p.out)
+	p.buffer.progress(now)
 }

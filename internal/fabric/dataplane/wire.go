@@ -30,16 +30,17 @@ type Wire[F any] struct {
 	model   *impair.Direction
 	stats   *linkstats.Collector
 	transit transits[F]
-	timer   *clock.VirtualTimer // runs release; nil before the first frame
-	plain   bool                // it has no rate
-	down    bool                // it carries nothing
-	free    time.Duration       // until when the end of a plain wire is busy
-	entry   time.Duration       // until when its beginning is, by what has entered
+	timer   clock.VirtualTimer // calls Expire
+	plain   bool               // it has no rate
+	down    bool               // it carries nothing
+	free    time.Duration      // until when the end of a plain wire is busy
+	entry   time.Duration      // until when its beginning is, by what has entered
 }
 
 // AddWire adds a direction of a link, which both stay the caller's. Set says what it does to frames.
 func (p *Plane[F]) AddWire(link, direction int, model *impair.Direction, stats *linkstats.Collector) *Wire[F] {
 	w := &Wire[F]{Link: link, Direction: direction, plane: p, model: model, stats: stats}
+	w.timer.Init(p.clock, w)
 	p.wires[link][direction] = w
 	return w
 }
@@ -101,17 +102,13 @@ func (w *Wire[F]) push(t transit[F]) {
 	}
 }
 
-// arm has release called when the first frame is to leave.
+// arm has Expire called when the first frame is to leave.
 func (w *Wire[F]) arm(departs time.Duration) {
-	left := max(departs, w.free) - w.plane.clock.Now()
-	if w.timer == nil {
-		w.timer = w.plane.clock.NewTimer(w.release)
-	}
-	w.timer.Reset(left)
+	w.timer.Reset(max(departs, w.free) - w.plane.clock.Now())
 }
 
-// release has those frames leave whose time it is.
-func (w *Wire[F]) release() {
+// Expire has those frames leave whose time it is. The wire's timer calls it.
+func (w *Wire[F]) Expire() {
 	now := w.plane.clock.Now()
 	for w.transit.used > 0 {
 		if departs := w.transit.first().Departs; departs > now || w.free > now {
@@ -203,7 +200,5 @@ func (w *Wire[F]) Carry(frames bool) {
 		w.plane.owner.Free(w.transit.pop().frame)
 		w.stats.Counts.LostDown++
 	}
-	if w.timer != nil {
-		w.timer.Stop()
-	}
+	w.timer.Stop()
 }

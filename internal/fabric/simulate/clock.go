@@ -18,23 +18,25 @@ type lifeClock struct {
 
 // A lifeTimer is a function of a life that is to run.
 type lifeTimer struct {
+	under clock.VirtualTimer
 	life  *lifeClock
 	f     func()
-	under clock.Timer
 	waits bool // in life.waiting
 }
 
 // AfterFunc implements clock.Clock.
 func (c *lifeClock) AfterFunc(d time.Duration, f func()) clock.Timer {
 	t := &lifeTimer{life: c, f: f}
-	t.under = c.Virtual.AfterFunc(d, t.fire)
+	t.under.Init(c.Virtual, t)
+	t.under.Reset(d)
 	return t
 }
 
 // Go implements clock.Clock.
 func (c *lifeClock) Go(f func()) { c.AfterFunc(0, f) }
 
-func (t *lifeTimer) fire() {
+// Expire implements clock.Expirer.
+func (t *lifeTimer) Expire() {
 	switch {
 	case t.life.ended:
 	case t.life.paused:
