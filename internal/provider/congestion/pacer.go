@@ -20,6 +20,8 @@ type Pacer struct {
 	Packet, Count int64
 	// SpacesAll has packets spaced at the rate of the line, too, since no line takes them one by one.
 	SpacesAll bool
+	// Line takes the packets one by one; nil: nobody waits for their turn.
+	Line Line
 
 	line     float64 // rate from which nothing is spaced, in bits per second; 0: none
 	burst    int     // bytes; see Config.Burst
@@ -31,6 +33,9 @@ type Pacer struct {
 
 	delivered int64 // as Delivered was last told
 }
+
+// A Line says whether it is busy, so that packets that have data or ask for it wait for their turn.
+type Line interface{ Busy() bool }
 
 // NewPacer returns a Pacer that has sent nothing, of a queue pair on a line of so many bits per second, 0 if it is unknown. A
 // packet has overhead bytes on the wire beside those that Sent is told.

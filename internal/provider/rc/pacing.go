@@ -19,24 +19,21 @@ func (q *QP) beginPacing(now time.Duration) {
 	}
 }
 
-// holdsBack reports whether the packet that is to be made next is held back.
+// holdsBack reports whether the packet that is to be made next is held back. The line is asked only if nothing else holds it back.
 func (q *QP) holdsBack() bool {
-	q.heldBack = q.paceDue > 0 || q.lineBusy
+	p := q.connection.Pacer
+	q.heldBack = q.paceDue > 0 || p != nil && p.Line != nil && p.Line.Busy()
 	return q.heldBack
 }
 
 // paceDeadline returns when to look again whether a packet may go that the Pacer held back; false if it held back none.
 func (q *QP) paceDeadline() (time.Duration, bool) { return q.paceDue, q.heldBack && q.paceDue > 0 }
 
-// HoldData has Next hold back packets that have data or ask for it, since the line is busy, until
-// it is called with false.
-func (q *QP) HoldData(busy bool) { q.lineBusy = busy }
-
 // HoldAll says that Next will not be called for now, whatever there is to be sent: until it is, no deadline is for the sake of
 // what the Pacer holds back.
 func (q *QP) HoldAll() { q.heldBack = false }
 
-// WaitsForLine reports whether Next last held back a packet for no other reason than HoldData.
+// WaitsForLine reports whether Next last held back a packet for no other reason than its line.
 func (q *QP) WaitsForLine() bool { return q.heldBack && q.paceDue == 0 }
 
 // Notified takes a CNP, and reports whether there is a Pacer that heeds it.

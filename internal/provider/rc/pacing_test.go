@@ -147,15 +147,30 @@ func TestAcknowledgementsUnpaced(t *testing.T) {
 	p.await(t, p.b, 2, 10*time.Second)
 }
 
-// TestHoldData: a busy line holds back requests and responses, and nothing else, until it is free.
-func TestHoldData(t *testing.T) {
+// A testLine is busy or not, and counts how often it is asked.
+type testLine struct {
+	busy  bool
+	asked int
+}
+
+func (l *testLine) Busy() bool {
+	l.asked++
+	return l.busy
+}
+
+// TestLine: a busy line holds back requests and responses, and nothing else, until it is free. It is asked for their sake alone.
+func TestLine(t *testing.T) {
 	p := newPacedPair(t, path{delay: time.Microsecond}, 0, true)
-	p.a.qp.connection.Pacer = nil
+	line := testLine{busy: true}
+	p.a.qp.connection.Pacer.Line = &line
 	for _, e := range []*end{p.a, p.b} {
 		e.memory.add(1, 64<<10)
 		e.memory.add(2, 64<<10)
 	}
-	p.a.qp.HoldData(true)
+	p.a.pump()
+	if line.asked > 0 {
+		t.Error("was asked for the line though there is nothing to send")
+	}
 	p.a.post(Request{Op: OpWrite, Context: 1, SGL: []SGE{piece(1, 0, 10)}, VA: 2 << 32, Token: 2})
 	p.b.post(Request{Op: OpWrite, Context: 2, SGL: []SGE{piece(1, 0, 10)}, VA: 2 << 32, Token: 2})
 	p.await(t, p.b, 1, time.Millisecond) // is acknowledged
@@ -167,7 +182,7 @@ func TestHoldData(t *testing.T) {
 	if len(p.b.done) != 1 {
 		t.Error("a READ was answered on a busy line")
 	}
-	p.a.qp.HoldData(false)
+	line.busy = false
 	p.a.pump()
 	p.await(t, p.a, 1, time.Second)
 	p.await(t, p.b, 2, time.Second)

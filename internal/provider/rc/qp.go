@@ -46,7 +46,6 @@ type QP struct {
 	draining   bool // see Modification
 	refusal    Status
 	turn       int8 // see Next
-	lineBusy   bool // see HoldData
 	heldBack   bool // Next has held a packet back: see pacing.go
 	gathers    bool // see Gather
 

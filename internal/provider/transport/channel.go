@@ -67,6 +67,7 @@ type Channel struct {
 	creditQueued   bool      // for more of it
 	lineQueued     bool      // for the line
 	hasTurn        bool      // on the line
+	inTurn         bool      // what is gathered now has that turn
 	halted         bool      // the peer has ended the connection
 	posted         bool      // among the device's posted
 	fragile        bool      // the memory may vanish that packets are made of
@@ -103,6 +104,9 @@ func (c *Channel) Connect(peer Peer, agreed rc.Connection) error {
 	d := c.device
 	agreed.Credit = int(d.credit.size)
 	d.congestion.pace(&agreed, peer.Local, float64(d.LineRate(peer.Local)), d.line != nil)
+	if d.line != nil {
+		agreed.Pacer.Line = (*lineOfChannel)(c)
+	}
 	c.setPeer(peer, agreed.RemoteQPN)
 	c.listening, c.firstPSN = peer.Announce, agreed.ReceivePSN
 	return c.QP.Connect(agreed)
@@ -341,18 +345,22 @@ func (c *Channel) mostPackets() int {
 	if c.line == nil {
 		return batchSize
 	}
-	free := c.hasTurn || c.line.admits()
-	c.hasTurn = false
-	if !c.line.paused {
-		c.QP.HoldData(!free)
+	c.inTurn, c.hasTurn = c.hasTurn, false
+	switch {
+	case !c.line.paused:
 		return 1
+	case c.inTurn || c.line.admits():
+		return batchSize
 	}
-	if !free {
-		c.QP.HoldAll()
-		return 0
-	}
-	return batchSize
+	c.QP.HoldAll()
+	return 0
 }
+
+// A lineOfChannel is the Line as the channel's state machine sees it.
+type lineOfChannel Channel
+
+// Busy implements congestion.Line.
+func (c *lineOfChannel) Busy() bool { return !c.inTurn && !c.line.admits() }
 
 // acknowledge makes the acknowledgement that is held back; false if there is none.
 func (c *Channel) acknowledge(now time.Duration, p *roce.Packet) bool {
