@@ -344,12 +344,15 @@ func (p *port[P]) weighted(ready uint8) int {
 				return p.turn
 			}
 		}
-		p.pass()
+		p.pass(ready)
 	}
 }
 
-// pass gives the turn to the next class.
-func (p *port[P]) pass() { p.turn, p.served = (p.turn+1)%Classes, false }
+// pass gives the turn to the next class of those that may send.
+func (p *port[P]) pass(ready uint8) {
+	next := p.turn + 1
+	p.turn, p.served = (next+bits.TrailingZeros8(bits.RotateLeft8(ready, -next)))%Classes, false
+}
 
 // depart takes the first packet of a queue, which leaves or is discarded.
 func (s *Switch[P]) depart(now time.Duration, out, class int) Departure[P] {
