@@ -63,13 +63,19 @@ func (l *Lengths) Observe(now time.Duration, bytes int64) {
 	if bytes == 0 && l.bytes == 0 {
 		return // how long it is empty counts once a packet follows
 	}
+	l.Passed(now)
+	l.bytes = bytes
+}
+
+// Passed takes note of a packet that comes and leaves at once: how long the queue is empty before it counts.
+func (l *Lengths) Passed(now time.Duration) {
 	if l.weights == nil {
 		l.weights, l.since = &weights{histogram: *histogram.New(lengthPrecision)}, now
 	}
 	if now > l.since {
 		l.weights.add(l.bytes, uint64(now-l.since))
 	}
-	l.since, l.bytes = now, bytes
+	l.since = now
 }
 
 // Percentile returns the length that the queue had at most in a share of the time.

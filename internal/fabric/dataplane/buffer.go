@@ -69,6 +69,12 @@ func (b *Buffer[F]) Take(f F, in, out int) {
 	now := b.plane.clock.Now()
 	class := b.classes.Class(owner.TrafficClass(f))
 	bytes := impair.WireBytes(owner.Size(f))
+	if p := &b.ports[out]; b.isFree(p) && b.model.Pass(now, in, out, class, bytes) {
+		p.lengths[class].Passed(now)
+		p.wire.Enter(f)
+		b.send(now, out)
+		return
+	}
 	if b.model.Arrive(now, in, out, class, bytes, owner.MayBeMarked(f), f) != mmu.Admitted {
 		if !b.OfSwitch() && out == b.Adapter() {
 			owner.Overflowed(b)
@@ -78,6 +84,11 @@ func (b *Buffer[F]) Take(f F, in, out int) {
 		b.observe(now, out, class)
 	}
 	b.progress(now)
+}
+
+// isFree reports whether the port's wire takes a frame at once.
+func (b *Buffer[F]) isFree(p *port[F]) bool {
+	return p.wire != nil && (!p.waits || p.rests && b.plane.clock.Came(p.turn))
 }
 
 // Adapter returns the port of a host's adapter.

@@ -23,6 +23,7 @@
 //   - It asks Wake after each call which ports have something to send again.
 //   - When a port's wire is free it asks Pause for a PFC frame first, and then Next for a packet. A
 //     port for which neither has anything is idle until Wake names it.
+//   - Where the wire is free already when a packet comes, Pass does for most packets all of that at once.
 //   - It calls Advance at Deadline.
 //
 // Bytes are those of a wire (impair.WireBytes) or of frames, as the driver likes; only Headroom and
@@ -33,7 +34,7 @@
 // The draw that decides whether a packet is marked is a function of the seed, the switch's name, the
 // port, the class, and the packet's place among those that entered this queue.
 //
-// Start reading at Switch.Arrive and Switch.Next; pfc.go has pauses and the watchdog, wait.go
+// Start reading at Switch.Arrive and Switch.Next; pass.go has the short cut, pfc.go pauses and the watchdog, wait.go
 // deadlocks, config.go the settings and preset.go those of known switches.
 package mmu
 

@@ -55,31 +55,37 @@ func (s *Switch[P]) check(t *rapid.T) {
 	}
 }
 
+// drawConfig draws any settings of a switch with three ports.
+func drawConfig(t *rapid.T) Config {
+	c := Config{Name: "s", Seed: 1, Ports: make([]Port, 3)}
+	if rapid.Bool().Draw(t, "watchdog") {
+		c.Watchdog = Watchdog{Detect: 3000, Restore: 2000, Forward: rapid.Bool().Draw(t, "forward")}
+	}
+	for i := range c.Ports {
+		p := &c.Ports[i]
+		p.Rate, p.MaxFrame = 10e9, 1000
+		for k := range Classes {
+			class := &p.Classes[k]
+			class.Reserve = rapid.Int64Range(0, 1500).Draw(t, "reserve")
+			class.EgressAlpha = rapid.Float64Range(0, 2).Draw(t, "egress")
+			class.Weight = rapid.IntRange(0, 3).Draw(t, "weight")
+			class.Mark = WRED{Max: 4000, Probability: 0.5, AtEnqueue: k&1 == 0}
+			if class.Lossless = k < 4; class.Lossless {
+				class.Headroom = rapid.Int64Range(0, 4000).Draw(t, "headroom")
+				class.Gap = rapid.Int64Range(0, 2000).Draw(t, "gap")
+				class.Alpha = rapid.Float64Range(0.01, 8).Draw(t, "alpha")
+			}
+		}
+	}
+	c.Size = -c.Shared() + rapid.Int64Range(1, 30_000).Draw(t, "shared")
+	return c
+}
+
 // TestAccounts does anything to a switch with any settings: bytes are conserved, accounts are sound,
 // and once all has left no pause is left.
 func TestAccounts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := Config{Name: "s", Seed: 1, Ports: make([]Port, 3)}
-		if rapid.Bool().Draw(t, "watchdog") {
-			c.Watchdog = Watchdog{Detect: 3000, Restore: 2000, Forward: rapid.Bool().Draw(t, "forward")}
-		}
-		for i := range c.Ports {
-			p := &c.Ports[i]
-			p.Rate, p.MaxFrame = 10e9, 1000
-			for k := range Classes {
-				class := &p.Classes[k]
-				class.Reserve = rapid.Int64Range(0, 1500).Draw(t, "reserve")
-				class.EgressAlpha = rapid.Float64Range(0, 2).Draw(t, "egress")
-				class.Weight = rapid.IntRange(0, 3).Draw(t, "weight")
-				class.Mark = WRED{Max: 4000, Probability: 0.5, AtEnqueue: k&1 == 0}
-				if class.Lossless = k < 4; class.Lossless {
-					class.Headroom = rapid.Int64Range(0, 4000).Draw(t, "headroom")
-					class.Gap = rapid.Int64Range(0, 2000).Draw(t, "gap")
-					class.Alpha = rapid.Float64Range(0.01, 8).Draw(t, "alpha")
-				}
-			}
-		}
-		c.Size = -c.Shared() + rapid.Int64Range(1, 30_000).Draw(t, "shared")
+		c := drawConfig(t)
 		s, err := New[int](c)
 		if err != nil {
 			t.Fatal(err)

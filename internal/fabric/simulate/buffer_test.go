@@ -72,6 +72,24 @@ func (l *lab) askToPause(link int, quanta uint16) time.Duration {
 	return l.clock.Now()
 }
 
+// Packets wait in the buffer while the wire is busy, to the nanosecond, and not on the wire, where no pause and no schedule would reach
+// them.
+func TestBusyWire(t *testing.T) {
+	const size, takes = 1106, 885 * time.Nanosecond // on the wire, at 10 Gb/s
+	l := up(t, buffered("switch", "hpcc", "pfc: [3]", ""))
+	l.send(t, "a", "b", 3, data26)
+	b := l.network.plane.Buffer("a")
+	for _, c := range []struct {
+		at    time.Duration
+		waits int64
+	}{{0, 2}, {takes - 1, 2}, {takes, 1}, {2*takes - 1, 1}, {2 * takes, 0}} {
+		l.clock.Run(c.at - l.clock.Now())
+		if got := b.Queued(); got != c.waits*size {
+			t.Errorf("after %v %d bytes wait, want %d packets of %d", c.at, got, c.waits, size)
+		}
+	}
+}
+
 // A host that is asked to pause holds back packets of that class for the quanta at its link's rate, to the nanosecond, and
 // no others. 0 quanta end the pause. One without pfc goes on.
 func TestPauseOfHost(t *testing.T) {
