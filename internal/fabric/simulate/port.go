@@ -8,6 +8,7 @@ import (
 
 	"github.com/ndklab/ndklab/internal/fabric/dataplane"
 	"github.com/ndklab/ndklab/internal/provider/roce"
+	"github.com/ndklab/ndklab/internal/provider/transport"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 )
@@ -93,11 +94,15 @@ func (p *port) way(flow *roce.Flow) *way {
 
 // A turn is that of a queue pair on the line at an address.
 type turn struct {
+	port  *port
 	local netip.Addr
 	wire  *dataplane.Wire[*frame] // that packets from there enter; nil if there is none
 	timer clock.Timer             // calls f; nil before the first
 	f     func()
 }
+
+// Turns implements transport.Line: so queue pairs take turns on the wire, and their packets do not queue before it.
+func (p *port) Turns(local netip.Addr) transport.Turns { return p.turnAt(local) }
 
 // turnAt returns the turn at a local address.
 func (p *port) turnAt(local netip.Addr) *turn {
@@ -106,7 +111,7 @@ func (p *port) turnAt(local netip.Addr) *turn {
 			return t
 		}
 	}
-	t := &turn{local: local}
+	t := &turn{port: p, local: local}
 	if at, ok := p.network.places[local]; ok && at.node == p.node {
 		l := p.network.links[at.face.Link]
 		t.wire = l.wires[1]
@@ -118,36 +123,35 @@ func (p *port) turnAt(local netip.Addr) *turn {
 	return t
 }
 
-// Room implements transport.Line: so queue pairs take turns on the wire, and their packets do not queue before it.
-func (p *port) Room(local netip.Addr) bool {
-	w := p.turnAt(local).wire
-	return p.closed || w == nil || w.FreeAt() <= p.network.clock.Now() && !p.isPaused(w)
+// Room implements transport.Turns.
+func (t *turn) Room() bool {
+	w := t.wire
+	return t.port.closed || w == nil || w.FreeAt() <= t.port.network.clock.Now() && !t.isPaused()
 }
 
-// isPaused reports whether a switch has paused packets with data on a wire.
-func (p *port) isPaused(w *dataplane.Wire[*frame]) bool {
-	return w.From != nil && w.From.Pauses(w.Out, p.class)
+// isPaused reports whether a switch has paused packets with data on the wire.
+func (t *turn) isPaused() bool {
+	return t.wire.From != nil && t.wire.From.Pauses(t.wire.Out, t.port.class)
 }
 
-// WhenRoom implements transport.Line.
-func (p *port) WhenRoom(local netip.Addr, f func()) {
-	t := p.turnAt(local)
+// WhenRoom implements transport.Turns.
+func (t *turn) WhenRoom(f func()) {
 	t.f = f
 	w := t.wire
-	if w != nil && p.isPaused(w) {
-		w.From.WhenResumed(w.Out, p.class, func() {
-			if !p.closed && t.f != nil {
-				p.WhenRoom(local, t.f)
+	if w != nil && t.isPaused() {
+		w.From.WhenResumed(w.Out, t.port.class, func() {
+			if !t.port.closed && t.f != nil {
+				t.WhenRoom(t.f)
 			}
 		})
 		return
 	}
 	wait := time.Duration(0)
 	if w != nil {
-		wait = max(0, w.FreeAt()-p.network.clock.Now())
+		wait = max(0, w.FreeAt()-t.port.network.clock.Now())
 	}
 	if t.timer == nil {
-		t.timer = p.clock.AfterFunc(wait, func() { t.f() })
+		t.timer = t.port.clock.AfterFunc(wait, func() { t.f() })
 	} else {
 		t.timer.Reset(wait)
 	}

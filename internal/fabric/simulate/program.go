@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/provider/roce"
+	"github.com/ndklab/ndklab/internal/provider/transport"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
 	"github.com/ndklab/ndklab/topology"
@@ -270,18 +271,31 @@ func (p programPort) Send(flow roce.Flow, packets []roce.Packet) error {
 	return p.port.Send(flow, packets)
 }
 
-// Room implements transport.Line.
-func (p programPort) Room(local netip.Addr) bool {
+// Turns implements transport.Line.
+func (p programPort) Turns(local netip.Addr) transport.Turns {
 	p.programs.lock()
 	defer p.programs.mu.Unlock()
-	return p.port.Room(local)
+	return programTurn{p.port.turnAt(local), p.programs}
 }
 
-// WhenRoom implements transport.Line.
-func (p programPort) WhenRoom(local netip.Addr, f func()) {
-	p.programs.lock()
-	defer p.programs.unlock()
-	p.port.WhenRoom(local, f)
+// A programTurn is a turn of programs.
+type programTurn struct {
+	turn     *turn
+	programs *programs
+}
+
+// Room implements transport.Turns.
+func (t programTurn) Room() bool {
+	t.programs.lock()
+	defer t.programs.mu.Unlock()
+	return t.turn.Room()
+}
+
+// WhenRoom implements transport.Turns.
+func (t programTurn) WhenRoom(f func()) {
+	t.programs.lock()
+	defer t.programs.unlock()
+	t.turn.WhenRoom(f)
 }
 
 // Reach implements provider.Carrier.

@@ -10,10 +10,16 @@ import (
 // carrier's own: so an adapter takes packets of its queue pairs in turn, at the rate of the line.
 type Line interface {
 	Carrier
-	// Room reports whether the line at a local address is free for a packet.
-	Room(local netip.Addr) bool
+	// Turns returns those on the line at a local address.
+	Turns(local netip.Addr) Turns
+}
+
+// Turns are given to packets one after the other.
+type Turns interface {
+	// Room reports whether the line is free for a packet.
+	Room() bool
 	// WhenRoom has f called once, later, when Room may report true.
-	WhenRoom(local netip.Addr, f func())
+	WhenRoom(f func())
 }
 
 // A Pause is that of packets of a traffic class from a local address, which a switch may ask for.
@@ -24,12 +30,20 @@ type Pause interface {
 	WhenOver(f func())
 }
 
+// A pausedLine has room while there is no Pause.
+type pausedLine struct{ Pause }
+
+// Room implements Turns.
+func (p pausedLine) Room() bool { return !p.Active() }
+
+// WhenRoom implements Turns.
+func (p pausedLine) WhenRoom(f func()) { p.WhenOver(f) }
+
 // A lineQueue has the channels that wait for the line at a local address, or for the end of a pause there. Each sends in its
 // turn: one packet on a Line, and after a pause a batch.
 type lineQueue struct {
-	isFree   func() bool
-	whenFree func(f func())
-	paused   bool // it is about a pause
+	turns  Turns
+	paused bool // it is about a pause
 
 	queued atomic.Int32 // len(waiting), to be read without the lock
 
@@ -50,27 +64,25 @@ type lineKey struct {
 // carrier is no Line, or congestion control is that of the window alone, and there are no pauses.
 func (d *Device) lineAt(local netip.Addr, class uint8) *lineQueue {
 	key := lineKey{local: local}
-	var pause Pause
-	if d.line == nil {
+	var turns Turns // found before the lock is taken, as a Line may have one of its own
+	if d.line != nil {
+		turns = d.line.Turns(local)
+	} else {
 		if d.Pause == nil {
 			return nil
 		}
 		key.dscp = class >> 2
-		if pause = d.Pause(local, key.dscp); pause == nil {
+		pause := d.Pause(local, key.dscp)
+		if pause == nil {
 			return nil
 		}
+		turns = pausedLine{pause}
 	}
 	d.linesMu.Lock()
 	defer d.linesMu.Unlock()
 	q := d.lines[key]
 	if q == nil {
-		q = &lineQueue{
-			isFree:   func() bool { return d.line.Room(local) },
-			whenFree: func(f func()) { d.line.WhenRoom(local, f) },
-		}
-		if pause != nil {
-			q = &lineQueue{paused: true, isFree: func() bool { return !pause.Active() }, whenFree: pause.WhenOver}
-		}
+		q = &lineQueue{turns: turns, paused: d.line == nil}
 		q.resumes = q.resume
 		d.lines[key] = q
 	}
@@ -78,7 +90,7 @@ func (d *Device) lineAt(local netip.Addr, class uint8) *lineQueue {
 }
 
 // admits reports whether a channel may send now: the line is free, and nobody waits for it.
-func (q *lineQueue) admits() bool { return q.queued.Load() == 0 && q.isFree() }
+func (q *lineQueue) admits() bool { return q.queued.Load() == 0 && q.turns.Room() }
 
 // wait has a channel, whose lock is held, be resumed when the line is free and its turn has come.
 func (q *lineQueue) wait(c *Channel) {
@@ -96,7 +108,7 @@ func (q *lineQueue) wait(c *Channel) {
 func (q *lineQueue) ask() {
 	if !q.asked && q.head < len(q.waiting) {
 		q.asked = true
-		q.whenFree(q.resumes)
+		q.turns.WhenRoom(q.resumes)
 	}
 }
 
@@ -124,7 +136,7 @@ func (q *lineQueue) pop() *Channel {
 func (q *lineQueue) resume() {
 	q.mu.Lock()
 	q.asked = false
-	for q.head < len(q.waiting) && q.isFree() {
+	for q.head < len(q.waiting) && q.turns.Room() {
 		c := q.pop()
 		q.queued.Add(-1)
 		q.mu.Unlock()
