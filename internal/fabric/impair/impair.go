@@ -57,20 +57,20 @@ func WireBytes(frame int) int { return max(frame, minFrame) + framing }
 // A Direction is the state of one direction of a link. It is not for use by
 // several goroutines at once.
 type Direction struct {
-	settings topology.Impairment
 	place    uint64 // of the present packet among those that entered, from 1
+	plain    bool   // the settings do nothing but to queue and to delay
+	queue    queue
+	order    order
+	settings topology.Impairment
+	asked    account
 	draws    draws
 
-	// The settings, prepared for use, and the state of each.
+	// The other settings, prepared for use, and the state of each.
 	flap    flap
 	faults  []fault
 	loss    loss
-	queue   queue
 	jitter  jitter
 	corrupt corrupt
-	order   order
-
-	asked account
 
 	sequence *Sequence // that is replayed; nil: none
 	next     int       // index in the sequence
@@ -97,6 +97,7 @@ func (d *Direction) Set(s topology.Impairment, at time.Duration) {
 	d.asked.close(&d.settings)
 	old := d.settings
 	d.settings = s
+	d.plain = s.Equal(topology.Impairment{Delay: s.Delay, Rate: s.Rate, Burst: s.Burst, Queue: s.Queue})
 	if old.Flap != s.Flap {
 		d.flap = flap{Flap: s.Flap, since: at}
 	}
@@ -155,6 +156,8 @@ func (d *Direction) Packet(p *Packet, at time.Duration) (v Verdict) {
 	switch {
 	case recorded != nil:
 		d.again(recorded, p, at, &v)
+	case d.plain:
+		d.carry(p, at, &v)
 	case d.settings.Cut:
 		v.Fate, v.Cause = Down, Cut
 	case d.flap.Period > 0 && d.flap.cuts(at):
@@ -163,6 +166,32 @@ func (d *Direction) Packet(p *Packet, at time.Duration) (v Verdict) {
 		d.decide(p, at, &v)
 	}
 	return v
+}
+
+// carry decides on a packet that is queued and delayed, as decide would: most links of a simulation do nothing else.
+func (d *Direction) carry(p *Packet, at time.Duration, v *Verdict) {
+	d.asked.packets++
+	sent, _, room := d.enqueue(p, at)
+	if !room {
+		v.Fate = QueueFull
+		return
+	}
+	v.Queued = sent - at
+	v.Departs = d.order.follow(sent + d.settings.Delay)
+}
+
+// enqueue has a packet wait for the rate, if there is room. It returns when its last bit has left the sender, and what was in the queue.
+func (d *Direction) enqueue(p *Packet, at time.Duration) (sent time.Duration, found uint64, room bool) {
+	if d.queue.rate == 0 {
+		return at, 0, true
+	}
+	wire := uint64(WireBytes(p.Frame))
+	room = d.queue.room(wire, at)
+	found = d.queue.backlog
+	if room {
+		sent = d.queue.transmit(wire, at)
+	}
+	return sent, found, room
 }
 
 // decide decides on a packet that the settings apply to.
@@ -178,15 +207,7 @@ func (d *Direction) decide(p *Packet, at time.Duration, v *Verdict) {
 		done, v.Fault = d.fault(p.RoCE)
 	}
 	cause := d.lose()
-	sent, found, room := at, uint64(0), true
-	if d.queue.rate > 0 {
-		wire := uint64(WireBytes(p.Frame))
-		room = d.queue.room(wire, at)
-		found = d.queue.backlog
-		if room {
-			sent = d.queue.transmit(wire, at)
-		}
-	}
+	sent, found, room := d.enqueue(p, at)
 	if cause == None && done != nil && done.Action == topology.Drop {
 		cause = Fault
 	}
