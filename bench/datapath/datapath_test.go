@@ -92,7 +92,7 @@ func TestStatistics(t *testing.T) {
 func pointer[T any](v T) *T { return &v }
 
 func TestFigure(t *testing.T) {
-	values := map[string][]float64{"a": {8, 10, 12}, "b": {5}, "c": {20}, "d p99": {4}}
+	values := map[string][]float64{"a": {8, 10, 12}, "b": {5}, "c": {20}, "d p99": {4}, "e": {16, 5, 24}}
 	lacks := map[string]string{"x": "x is not installed", "y": "y failed"}
 	spread := func(name string) *Spread { return spreadOf(values[name]) }
 	for _, c := range []struct {
@@ -111,6 +111,9 @@ func TestFigure(t *testing.T) {
 		{figure{"best is least, of those there are", "", lower, "a", []reference{{"c", "C"}, {"b", "B"}, {"x", "X"}}, 0}, Figure{
 			Name: "best is least, of those there are", Better: lower, Ndklab: pointer(10.0), Reference: pointer(5.0), ReferenceName: "B",
 			Ratio: pointer(2.0), NdklabSpread: spread("a"), ReferenceSpread: spread("b")}},
+		{figure{"round by round", "", higher, "a", []reference{{"e", "E"}}, 0}, Figure{
+			Name: "round by round", Better: higher, Ndklab: pointer(10.0), Reference: pointer(16.0), ReferenceName: "E",
+			Ratio: pointer(0.5), NdklabSpread: spread("a"), ReferenceSpread: spread("e")}},
 		{figure{"alone", "", lower, "d p99", nil, 4}, Figure{
 			Name: "alone", Better: lower, Ndklab: pointer(4.0), Goal: pointer(4.0), Met: pointer(true), NdklabSpread: spread("d p99")}},
 		{figure{"no reference", "", higher, "a", []reference{{"x", "X"}}, 1}, Figure{

@@ -119,7 +119,7 @@ type Figure struct {
 	Ndklab        *float64 `json:"ndklab"` // median of the rounds
 	Reference     *float64 `json:"reference"`
 	ReferenceName string   `json:"reference_name,omitempty"`
-	Ratio         *float64 `json:"ratio"` // ndklab / reference
+	Ratio         *float64 `json:"ratio"` // ndklab / reference: see ratioOf
 	// Goal is of the ratio or, without a reference, of ndklab: what it is at least, if
 	// higher is better, or at most. null: the figure is for information.
 	Goal            *float64 `json:"goal"`
@@ -149,7 +149,7 @@ func (f *figure) of(values map[string][]float64, lacks map[string]string) Figure
 			return out
 		}
 		theirs := statistics.Median(values[best.value])
-		held = ndklab / theirs
+		held = ratioOf(mine, values[best.value])
 		out.Reference, out.ReferenceName, out.ReferenceSpread, out.Ratio = &theirs, best.name, spreadOf(values[best.value]), &held
 	}
 	if f.goal != 0 {
@@ -160,6 +160,19 @@ func (f *figure) of(values map[string][]float64, lacks map[string]string) Figure
 		out.Met = &met
 	}
 	return out
+}
+
+// ratioOf returns the median of the rounds' ratios: a machine that is slow for a while is so for both, and medians by themselves may
+// be of different times. Where the two were not measured equally often it is the ratio of their medians.
+func ratioOf(mine, theirs []float64) float64 {
+	if len(mine) != len(theirs) {
+		return statistics.Median(mine) / statistics.Median(theirs)
+	}
+	ratios := make([]float64, len(mine))
+	for i := range mine {
+		ratios[i] = mine[i] / theirs[i]
+	}
+	return statistics.Median(ratios)
 }
 
 // best returns the reference with the best median of those that there are; nil and why if
