@@ -128,15 +128,8 @@ func (o *outgoing) control(level, kind int32, size int) []byte {
 // sent none, it returns the error of the first. It does not wait for room, so that Go's
 // scheduler need not know of the system call.
 func (o *outgoing) send(fd, first int) (int, syscall.Errno) {
-	const flags = unix.MSG_NOSIGNAL | unix.MSG_DONTWAIT
-	m := unsafe.Pointer(&o.messages[first])
-	if first == o.n-1 { // one message costs less by itself
-		if _, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(m), flags); errno != 0 {
-			return 0, errno
-		}
-		return 1, 0
-	}
-	n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(m), uintptr(o.n-first), flags, 0, 0)
+	n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd),
+		uintptr(unsafe.Pointer(&o.messages[first])), uintptr(o.n-first), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
 	if errno != 0 {
 		return 0, errno
 	}
@@ -183,20 +176,13 @@ func (m *incoming) receive(fd int) (n int, more bool, errno syscall.Errno) {
 		h.SetControllen(len(m.controls[i]) * controlLen)
 	}
 	m.used = 0
-	first := unsafe.Pointer(&m.messages[0])
-	if m.vlen == 1 { // a message costs less by itself, and so does a look that finds none
-		var length uintptr
-		length, _, errno = unix.RawSyscall(unix.SYS_RECVMSG, uintptr(fd), uintptr(first), unix.MSG_DONTWAIT)
-		m.messages[0].Len, m.used = uint32(length), 1
-	} else {
-		var used uintptr
-		used, _, errno = unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(first), uintptr(m.vlen), unix.MSG_DONTWAIT, 0, 0)
-		m.used = int(used)
-	}
+	r, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd),
+		uintptr(unsafe.Pointer(&m.messages[0])), uintptr(m.vlen), unix.MSG_DONTWAIT, 0, 0)
 	if errno != 0 {
-		m.used, m.vlen = 0, 1
+		m.vlen = 1
 		return 0, false, errno
 	}
+	m.used = int(r)
 	more = m.used == m.vlen
 	m.vlen = min(2*m.used, receiveMessages)
 	return m.used, more, 0
