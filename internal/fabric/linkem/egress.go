@@ -1,11 +1,11 @@
 package linkem
 
 import (
-	"container/heap"
 	"math"
 	"time"
 
 	"github.com/ndklab/ndklab/internal/fabric/frame"
+	"github.com/ndklab/ndklab/internal/priority"
 	"golang.org/x/sys/unix"
 )
 
@@ -28,10 +28,10 @@ type egress struct {
 // sendDue sends what is due on some lines.
 func (e *egress) sendDue() {
 	for range sendsAtOnce {
-		if len(e.departures) == 0 || e.departures[0].release > e.now() {
+		if e.departures.Len() == 0 || e.departures.First().release > e.now() {
 			return
 		}
-		e.send(e.departures[0])
+		e.send(e.departures.First())
 	}
 }
 
@@ -61,7 +61,7 @@ func (e *egress) enqueue(n *line, runs []run, whole *heldFrame) {
 	}
 	if first || release < n.release {
 		n.schedule()
-		e.departures.fix(n)
+		e.departures.Put(n)
 	}
 }
 
@@ -83,7 +83,7 @@ func (e *egress) send(n *line) {
 			e.dequeue(n, done)
 			if !n.queue.empty() {
 				n.release = now + retryAfter
-				e.departures.fix(n)
+				e.departures.Put(n)
 			}
 			return
 		default: // this one frame is gone
@@ -105,12 +105,12 @@ func (e *egress) dequeue(n *line, runs int) {
 		}
 	}
 	if n.queue.empty() {
-		e.departures.remove(n)
+		e.departures.Remove(n)
 		n.link.closeIfIdle()
 		return
 	}
 	n.schedule()
-	e.departures.fix(n)
+	e.departures.Put(n)
 }
 
 // flush ends the line: it sends what is due if asked to, and drops the rest.
@@ -129,44 +129,10 @@ func (e *egress) flush(n *line, send bool) {
 
 // departures are the lines that have packets on their way, the one whose first
 // is due next in front.
-type departures []*line
+type departures = priority.Queue[*line]
 
-func (d departures) Len() int           { return len(d) }
-func (d departures) Less(i, j int) bool { return d[i].release < d[j].release }
-func (d departures) Swap(i, j int) {
-	d[i], d[j] = d[j], d[i]
-	d[i].place, d[j].place = i, j
-}
+// Before implements priority.Item.
+func (n *line) Before(other *line) bool { return n.release < other.release }
 
-// Push is for package heap.
-func (d *departures) Push(x any) {
-	n := x.(*line)
-	n.place = len(*d)
-	*d = append(*d, n)
-}
-
-// Pop is for package heap.
-func (d *departures) Pop() any {
-	last := len(*d) - 1
-	n := (*d)[last]
-	(*d)[last] = nil
-	*d = (*d)[:last]
-	n.place = -1
-	return n
-}
-
-// fix puts a line where its release belongs.
-func (d *departures) fix(n *line) {
-	if n.place < 0 {
-		heap.Push(d, n)
-	} else {
-		heap.Fix(d, n.place)
-	}
-}
-
-// remove takes a line out, if it is in.
-func (d *departures) remove(n *line) {
-	if n.place >= 0 {
-		heap.Remove(d, n.place)
-	}
-}
+// Place implements priority.Item.
+func (n *line) Place() *priority.Place { return &n.place }

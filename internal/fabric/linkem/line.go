@@ -7,6 +7,7 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/dataplane"
 	"github.com/ndklab/ndklab/internal/fabric/impair"
 	"github.com/ndklab/ndklab/internal/fabric/linkstats"
+	"github.com/ndklab/ndklab/internal/priority"
 	"github.com/ndklab/ndklab/topology"
 	"golang.org/x/sys/unix"
 )
@@ -21,9 +22,9 @@ type line struct {
 	far       bool  // frames leave at another host, that of the link's peer
 
 	queue   queue
-	release time.Duration // when the first of the queue is due, with its followers
-	place   int           // in the loop's departures; -1 if the queue is empty
-	shared  *buffer       // the one that short frames go into at present, if any
+	release time.Duration  // when the first of the queue is due, with its followers
+	place   priority.Place // in the loop's departures, unless the queue is empty
+	shared  *buffer        // the one that short frames go into at present, if any
 
 	stats linkstats.Collector
 
@@ -37,7 +38,7 @@ type line struct {
 }
 
 func newLine(k *link, direction int, model *impair.Direction) *line {
-	return &line{link: k, direction: direction, model: model, place: -1}
+	return &line{link: k, direction: direction, model: model}
 }
 
 // set changes what the line does to packets to come.

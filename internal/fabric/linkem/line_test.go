@@ -174,7 +174,7 @@ func TestRatedPacketsLeaveInTurn(t *testing.T) {
 	if got, frames := b.left(t); !bytes.Equal(got, numbers(3, 10)) || frames != 1 {
 		t.Fatalf("packets %v in %d frames, want 3 to 9 in one", got, frames)
 	}
-	if !n.queue.empty() || len(b.egress.departures) != 0 || len(b.egress.memory.spare) != 1 || n.shared != nil {
+	if !n.queue.empty() || b.egress.departures.Len() != 0 || len(b.egress.memory.spare) != 1 || n.shared != nil {
 		t.Error("something is held after all has left")
 	}
 	m := n.measure(false)
@@ -330,7 +330,7 @@ func TestFullInterface(t *testing.T) {
 		if n.stats.Counts.Delivered > before {
 			continue
 		}
-		if n.release < began+retryAfter || len(b.egress.departures) != 1 {
+		if n.release < began+retryAfter || b.egress.departures.Len() != 1 {
 			t.Fatal("no later try is scheduled")
 		}
 		got, _ := b.left(t)
@@ -405,19 +405,19 @@ func TestDeparturesAreInOrder(t *testing.T) {
 	for i := range lines {
 		lines[i] = newLine(nil, 0, nil)
 		lines[i].release = time.Duration(i * 37 % 100)
-		d.fix(lines[i])
+		d.Put(lines[i])
 	}
 	lines[10].release = 1000
-	d.fix(lines[10])
-	d.remove(lines[20])
-	d.remove(lines[20]) // which changes nothing
+	d.Put(lines[10])
+	d.Remove(lines[20])
+	d.Remove(lines[20]) // which changes nothing
 	last := time.Duration(-1)
 	for n := 99; n > 0; n-- {
-		if d[0].release < last || d.Len() != n {
-			t.Fatalf("%v after %v, %d left", d[0].release, last, d.Len())
+		if d.First().release < last || d.Len() != n {
+			t.Fatalf("%v after %v, %d left", d.First().release, last, d.Len())
 		}
-		last = d[0].release
-		d.remove(d[0])
+		last = d.First().release
+		d.Remove(d.First())
 	}
 	if last != 1000 {
 		t.Errorf("last is %v, want the one that was put off", last)

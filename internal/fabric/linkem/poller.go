@@ -144,8 +144,10 @@ func (w *poller) coalesces(now time.Duration) bool {
 // next returns when something is due next; false if nothing is.
 func (w *poller) next() (due time.Duration, ok bool) {
 	due, ok = w.fabric.deadline()
-	if departures := *w.departures; len(departures) > 0 && (!ok || departures[0].release < due) {
-		return departures[0].release, true
+	if w.departures.Len() > 0 {
+		if first := w.departures.First().release; !ok || first < due {
+			return first, true
+		}
 	}
 	return due, ok
 }

@@ -55,7 +55,7 @@ func TestCoalescesOnlyWhenThatPays(t *testing.T) {
 		var leaving departures
 		l := &poller{more: c.more, departures: &leaving, stream: &stream{since: now, runs: c.stream}, host: host{since: now, busy: c.busy}}
 		if c.departs != 0 {
-			leaving = departures{{release: now + c.departs}}
+			leaving.Put(&line{release: now + c.departs})
 		}
 		if got := l.coalesces(now); got != c.want {
 			t.Errorf("%s: coalesces: %v, want %v", c.name, got, c.want)
@@ -121,7 +121,7 @@ func TestThreadWakesForDeparturesWhileFramesWait(t *testing.T) {
 			must(t, err)
 			began := b.poller.now()
 			if c.departs != 0 {
-				b.egress.departures = departures{{release: began + c.departs}}
+				b.egress.departures.Put(&line{release: began + c.departs})
 			}
 			n, err := b.poller.wait()
 			must(t, err)

@@ -2,10 +2,10 @@ package scenario
 
 import (
 	"cmp"
-	"container/heap"
 	"sync"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/priority"
 	"github.com/ndklab/ndklab/provider/clock"
 )
 
@@ -82,17 +82,25 @@ type timer struct {
 	number  uint64        // of two for the same instant, the smaller is first
 	awaited bool
 	f       func()
-	index   int // in timers.heap; -1 if it is not there
+	place   priority.Place // in timers.running
 }
+
+// Before implements priority.Item.
+func (t *timer) Before(other *timer) bool {
+	return cmp.Or(cmp.Compare(t.at, other.at), cmp.Compare(t.number, other.number)) < 0
+}
+
+// Place implements priority.Item.
+func (t *timer) Place() *priority.Place { return &t.place }
 
 // timers are those that are running. The clock has one for the first of them. So what is
 // due at one instant happens in the order in which it was asked for, on a real clock too.
 type timers struct {
-	heap   timerHeap
-	number uint64
-	clock  clock.Timer // nil before there was one
-	armed  time.Duration
-	runs   bool // clock is to fire, at armed
+	running priority.Queue[*timer]
+	number  uint64
+	clock   clock.Timer // nil before there was one
+	armed   time.Duration
+	runs    bool // clock is to fire, at armed
 }
 
 // after calls f, with mu held, at d from now. The timer is waited for. It does nothing
@@ -103,7 +111,7 @@ func (l *loop) after(d time.Duration, f func()) *timer { return l.newTimer(d, tr
 func (l *loop) background(d time.Duration, f func()) { l.newTimer(d, false, f) }
 
 func (l *loop) newTimer(d time.Duration, awaited bool, f func()) *timer {
-	t := &timer{at: l.clock.Now() + max(d, 0), number: l.timers.number, awaited: awaited, f: f, index: -1}
+	t := &timer{at: l.clock.Now() + max(d, 0), number: l.timers.number, awaited: awaited, f: f}
 	if l.interrupted {
 		return t
 	}
@@ -111,17 +119,17 @@ func (l *loop) newTimer(d time.Duration, awaited bool, f func()) *timer {
 	if awaited {
 		l.pending++
 	}
-	heap.Push(&l.timers.heap, t)
+	l.timers.running.Put(t)
 	l.arm()
 	return t
 }
 
 // stop keeps a timer from calling its function.
 func (l *loop) stop(t *timer) {
-	if t == nil || t.index < 0 {
+	if t == nil || !t.place.Queued() {
 		return
 	}
-	heap.Remove(&l.timers.heap, t.index)
+	l.timers.running.Remove(t)
 	if t.awaited {
 		l.pending--
 	}
@@ -129,8 +137,8 @@ func (l *loop) stop(t *timer) {
 
 // stopAll stops all timers.
 func (l *loop) stopAll() {
-	for len(l.timers.heap) > 0 {
-		l.stop(l.timers.heap[0])
+	for l.timers.running.Len() > 0 {
+		l.stop(l.timers.running.First())
 	}
 	if l.timers.clock != nil {
 		l.timers.clock.Stop()
@@ -141,10 +149,10 @@ func (l *loop) stopAll() {
 // arm makes the clock call when the first timer is due.
 func (l *loop) arm() {
 	t := &l.timers
-	if len(t.heap) == 0 || t.runs && t.armed <= t.heap[0].at {
+	if t.running.Len() == 0 || t.runs && t.armed <= t.running.First().at {
 		return // the clock may call early
 	}
-	t.armed, t.runs = t.heap[0].at, true
+	t.armed, t.runs = t.running.First().at, true
 	d := t.armed - l.clock.Now()
 	if t.clock == nil {
 		t.clock = l.clock.AfterFunc(d, func() { l.enter(l.fire) })
@@ -157,40 +165,10 @@ func (l *loop) arm() {
 func (l *loop) fire() {
 	t := &l.timers
 	t.runs = false
-	for now := l.clock.Now(); len(t.heap) > 0 && t.heap[0].at <= now; {
-		first := t.heap[0]
+	for now := l.clock.Now(); t.running.Len() > 0 && t.running.First().at <= now; {
+		first := t.running.First()
 		l.stop(first)
 		first.f()
 	}
 	l.arm()
-}
-
-// timerHeap is timers with the first at its root.
-type timerHeap []*timer
-
-func (h timerHeap) Len() int { return len(h) }
-
-func (h timerHeap) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(h[i].at, h[j].at), cmp.Compare(h[i].number, h[j].number)) < 0
-}
-
-func (h timerHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-// Push adds a timer.
-func (h *timerHeap) Push(x any) {
-	t := x.(*timer)
-	t.index = len(*h)
-	*h = append(*h, t)
-}
-
-// Pop removes the last one.
-func (h *timerHeap) Pop() any {
-	last := len(*h) - 1
-	t := (*h)[last]
-	*h = (*h)[:last]
-	t.index = -1
-	return t
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/ndklab/ndklab/internal/priority"
 	"github.com/ndklab/ndklab/internal/provider/roce/mad"
 )
 
@@ -35,9 +36,9 @@ type connection struct {
 	unmanaged     bool  // made without messages: see Enter
 	failover      uint8 // what the REP says to an alternate path
 	local, remote netip.AddrPort
-	transactionID uint64 // of the REQ and its answers
-	qpn           uint32 // ours
-	timer         int32  // place in the Endpoint's timers, -1 outside
+	transactionID uint64         // of the REQ and its answers
+	qpn           uint32         // ours
+	timer         priority.Place // in the Endpoint's timers
 
 	// The peer, as far as known: its adapter, communication ID and QPN.
 	peerGUID uint64
@@ -64,7 +65,7 @@ type connection struct {
 	giveUp   time.Duration // instant after which repeating makes no sense
 	limit    time.Duration // of giveUp, whatever the peer asks for
 
-	deadline time.Duration // when HandleTimeout is to look, if timer >= 0
+	deadline time.Duration // when HandleTimeout is to look, if it is in the timers
 }
 
 func (c *connection) path() path {

@@ -291,9 +291,9 @@ func (n *network) empty() {
 	n.t.Helper()
 	n.clock.Run(10 * time.Minute)
 	for _, h := range n.hosts {
-		if len(h.connections.byID) != 0 || len(h.connections.byPeer) != 0 || len(h.connections.byQPN) != 0 || len(h.connections.lookUps) != 0 || len(h.timers.heap) != 0 || h.Disconnecting() != 0 {
+		if len(h.connections.byID) != 0 || len(h.connections.byPeer) != 0 || len(h.connections.byQPN) != 0 || len(h.connections.lookUps) != 0 || h.timers.waiting.Len() != 0 || h.Disconnecting() != 0 {
 			n.t.Fatalf("%v: %d connections, %d peers, %d QPNs and %d timers are left",
-				h.addr, len(h.connections.byID), len(h.connections.byPeer), len(h.connections.byQPN), len(h.timers.heap))
+				h.addr, len(h.connections.byID), len(h.connections.byPeer), len(h.connections.byQPN), h.timers.waiting.Len())
 		}
 		if len(h.records) != 0 {
 			n.t.Fatalf("%v: somebody else still believes in %v", h.addr, h.records)

@@ -185,7 +185,7 @@ func (w *world) observe(h *host, ev Event) {
 func (w *world) checkTimers(h *host) {
 	at, ok := h.Deadline()
 	for _, c := range h.connections.byID {
-		if c.timer >= 0 && (!ok || c.deadline < at) {
+		if c.timer.Queued() && (!ok || c.deadline < at) {
 			w.t.Fatalf("%v: deadline %v, but connection %d waits for %v", h.addr, at, c.id, c.deadline)
 		}
 	}

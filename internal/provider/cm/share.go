@@ -111,7 +111,7 @@ func (e *Endpoint) Adopt(now time.Duration, r Record) bool {
 	}
 	c := &connection{
 		endpoint: e, id: r.ID, state: state(r.State), active: r.Active, local: r.Local, remote: r.Remote, qpn: r.QPN,
-		transactionID: r.TransactionID, silenced: r.Silenced, ackTimeout: adoptedAckTimeout, timer: -1,
+		transactionID: r.TransactionID, silenced: r.Silenced, ackTimeout: adoptedAckTimeout,
 	}
 	e.connections.byID[c.id] = c
 	if c.state != requestSent {

@@ -56,7 +56,6 @@ func (t *table) add(c *connection) {
 		t.nextID = t.nextID.next()
 	}
 	c.id = t.nextID
-	c.timer = -1
 	t.nextID = t.nextID.next()
 	t.byID[c.id] = c
 }
