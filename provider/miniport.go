@@ -154,7 +154,7 @@ func NewMiniport(cfg Config) (*Miniport, error) {
 	m.events.clock = cfg.Clock
 	m.life.init(cfg.Clock, 0)
 	firstPort := gsi.AnyPort(cfg.Rand)
-	_, system := cfg.Carrier.(Poller) // which each call of the system's costs more than a packet
+	_, system := cfg.Carrier.(Poller) // a call of the system's costs it more than a packet
 	m.transport = transport.New(transport.Config{
 		Carrier: cfg.Carrier, Clock: cfg.Clock, Rand: cfg.Rand, Share: uint32(ledger.Own), Credit: int(m.receiveBuffer.Granted), Gather: system,
 		Congestion: cfg.Congestion, Pause: pausesOf(ledger), LineRate: ledger.LineRate,
