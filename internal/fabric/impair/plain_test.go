@@ -9,7 +9,7 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// TestPlain: what carry decides is what decide would, whichever settings come before and after.
+// TestPlain: carry decides as decide would, whichever settings come before and after.
 func TestPlain(t *testing.T) {
 	settings := []topology.Impairment{
 		{},

@@ -29,8 +29,8 @@ var foldKeys = [4]uint64{foldKey(2048 + 64), foldKey(2048), foldKey(512 + 64), f
 func foldKey(n int) uint64 { return uint64(power(1<<30, n-32)) << 1 }
 
 // fold leaves 64 bytes that have the same CRC, begun with a register of zeros, as head and p
-// behind it have. The length of p is a multiple of foldBlock, and not 0. Unless dst is nil, p is copied there: what is
-// folded is what is copied, whoever changes p meanwhile.
+// behind it have. The length of p is a multiple of foldBlock, and not 0. Unless dst is nil, p is copied there. Each
+// byte is read once, so that the copy has the bytes that are folded, whoever changes p meanwhile.
 //
 //go:noescape
 func fold(rest, head *[64]byte, dst *byte, p []byte, keys *[4]uint64)

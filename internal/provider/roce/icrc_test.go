@@ -101,7 +101,7 @@ func composed(b []byte, f *Flow, id uint16, p *Packet) []byte {
 	return new(Sealer).appendTrailer(append(p.Header.Append(b, p.PayloadLen()), joined(*p)...), start, f, id)
 }
 
-// TestAppend: what a carrier makes, behind other packets, is what AppendIP makes, and what its parts do.
+// TestAppend: a packet behind others has the bytes that AppendIP makes, and that its parts make one after the other.
 func TestAppend(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f, p := drawPacket(t)
