@@ -239,7 +239,9 @@ func TestSlurm(t *testing.T) {
 			"scancel $(squeue -h -o %i); wait $!; code=$?; cat out; exit $code", 4, []string{"ndklab: host host"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			code, out := on("ctl", c.command)
+			// Commands wait for a line of the file out, which must not be the case before's: a shell opens the file of what it
+			// runs in the background only then.
+			code, out := on("ctl", "rm -f out; "+c.command)
 			if code != c.code {
 				t.Errorf("exit code %d, want %d", code, c.code)
 			}
