@@ -37,6 +37,12 @@ func (c dilatedClock) Go(f func()) { c.of.Go(f) }
 // Precise implements what the function Precise asks for.
 func (c dilatedClock) Precise() Clock { return dilatedClock{Precise(c.of), c.factor} }
 
+// Driven implements what the function Driven asks for.
+func (c dilatedClock) Driven() (Clock, func()) {
+	of, advance := Driven(c.of)
+	return dilatedClock{of, c.factor}, advance
+}
+
 // undilated returns a time of the clock by the other one; the longest that there is in place
 // of one that is longer.
 func (c dilatedClock) undilated(d time.Duration) time.Duration {
