@@ -10,6 +10,7 @@ import (
 
 	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/clock"
 )
 
 // A tray is a carrier that can be polled: what arrives lies there until it is delivered or
@@ -339,4 +340,40 @@ func TestBulkIsAcknowledged(t *testing.T) {
 	}
 	w.clock.Run(50 * time.Microsecond)
 	trays[0].give(trays[0].receiver)
+}
+
+// A drivenClock counts how often it is driven.
+type drivenClock struct {
+	*clock.Virtual
+	advances int
+}
+
+func (c *drivenClock) Driven() (clock.Clock, func()) { return c.Virtual, func() { c.advances++ } }
+
+// TestPollingDrives: a consumer that polls runs the device's timers. The carrier's goroutine does not.
+func TestPollingDrives(t *testing.T) {
+	var c *drivenClock
+	var carrier *tray
+	w := newWorldWith(t, addresses, func(cfg *provider.Config) {
+		c = &drivenClock{Virtual: cfg.Clock.(*clock.Virtual)}
+		carrier = &tray{Carrier: cfg.Carrier, passes: true}
+		cfg.Clock, cfg.Carrier = c, carrier
+	})
+	h := w.hosts[1]
+	for name, test := range map[string]struct {
+		poll   func()
+		drives bool
+	}{
+		"Results":   {func() { h.cq.Results(make([]provider.Result, 1)) }, true},
+		"Poll":      {func() { h.device.Poll() }, true},
+		"Delivered": {func() { carrier.Receive(nil) }, false},
+	} {
+		c.advances = 0
+		for range 100 {
+			test.poll()
+		}
+		if test.drives != (c.advances > 0) {
+			t.Errorf("%s has the clock driven %d times", name, c.advances)
+		}
+	}
 }

@@ -50,6 +50,7 @@ func (r *receiving) pollAlone() (arrived bool) {
 	}
 	r.transport.SetPolled(true)
 	r.transport.AcknowledgeIfDue()
+	r.transport.Advance()
 	return r.poller.Poll(r.polled)
 }
 
@@ -61,6 +62,7 @@ func (r *receiving) Poll() (arrived bool) {
 	}
 	r.transport.SetPolled(true)
 	arrived, alone := r.poller.PollBeside(r.polled)
+	r.transport.Advance()
 	if !arrived { // else what comes next is acknowledged, too, in the same packet
 		r.transport.AcknowledgeIfDue()
 	}

@@ -46,8 +46,10 @@ type listener struct {
 	members []int
 
 	watch    watch
-	busyPoll busyPoll // of the goroutine that runs receive
-	moved    func()   // Config.Moved
+	timers   clock.Clock // of the ticks of watch and the watchdog
+	advance  func()      // runs what is due of them; who polls calls it, without the turn
+	busyPoll busyPoll    // of the goroutine that runs receive
+	moved    func()      // Config.Moved
 
 	turn     sync.Mutex // of who receives; guards what follows
 	fd       int        // of file; -1 when closed
@@ -79,6 +81,7 @@ func newListener(local netip.Addr, device string, fd int, cfg *Config, n *counte
 		busyPoll: newBusyPoll(cfg.BusyPoll),
 		moved:    cfg.Moved,
 	}
+	l.timers, l.advance = clock.Driven(clock.Real())
 	if l.granted, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF); err != nil {
 		return nil, errors.Join(os.NewSyscallError("getsockopt SO_RCVBUF", err), l.file.Close())
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/provider/roce"
+	"github.com/ndklab/ndklab/provider/clock"
 )
 
 // periods has a consumer poll so often in each of n periods, and reports whether it is to be alone.
@@ -82,27 +83,73 @@ func TestTrial(t *testing.T) {
 	hear(t, from, to)
 	l := to.listeners[0]
 	l.soloPoll.now = func() time.Duration { return time.Hour }
+	ticks := clock.NewVirtual()
+	l.timers, l.advance = ticks, func() {}
 	begin := func() {
 		l.turn.Lock()
 		defer l.turn.Unlock()
-		l.watch.beginPolling(firstTick)
+		l.beginPolling(firstTick)
 	}
 	begin()
 	for want := 2 * firstTick; want < 4*pollTick; want *= 2 {
 		to.PollBeside(newCollector())
-		if l.tick(); l.watch.tickInterval != min(want, pollTick) {
+		if ticks.Run(l.watch.tickInterval); l.watch.tickInterval != min(want, pollTick) {
 			t.Fatalf("the next tick is after %v, want %v", l.watch.tickInterval, min(want, pollTick))
 		}
 	}
-	l.tick()
+	ticks.Run(pollTick)
 	if l.watch.polled.Load() || l.soloPoll.until != 0 {
 		t.Error("alone without polling, or not alone again though nothing has waited")
 	}
 	begin()
 	mustSend(t, from, flowBetween(from, to, 0), []roce.Packet{acknowledgement(1)})
-	l.tick()
+	ticks.Run(firstTick)
 	if l.watch.polled.Load() || l.soloPoll.until == 0 {
 		t.Error("alone though packets have waited")
+	}
+	if ticks.Step() {
+		t.Error("a tick though nobody is alone")
+	}
+}
+
+// TestPollsRunTicks: who polls, in whichever way, runs the ticks that see whether anybody does, but does not look each time.
+func TestPollsRunTicks(t *testing.T) {
+	from, to := open(t, "127.0.0.1"), open(t, "127.0.0.2")
+	hear(t, from, to)
+	l := to.listeners[0]
+	advances := 0
+	l.timers, l.advance = clock.NewVirtual(), func() {
+		if advances++; !l.turn.TryLock() {
+			t.Fatal("a tick could not have the turn")
+		}
+		l.turn.Unlock()
+	}
+	for _, poll := range []func(){func() { to.Poll(newCollector()) }, func() { to.PollBeside(newCollector()) }} {
+		advances = 0
+		for range 3 * clockInterval {
+			poll()
+		}
+		if advances != 3 {
+			t.Errorf("%d polls of %d run ticks, want 3", advances, 3*clockInterval)
+		}
+	}
+}
+
+// TestNoTickAfterClose: nobody looks whether a carrier is polled that is closed.
+func TestNoTickAfterClose(t *testing.T) {
+	to := open(t, "127.0.0.2")
+	ticks := clock.NewVirtual()
+	to.listeners[0].timers = ticks
+	to.Poll(newCollector())
+	if err := to.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		to.Poll(newCollector())
+		ticks.Run(pollTick)
+	}
+	if ticks.Step() {
+		t.Error("a tick of a closed carrier")
 	}
 }
 
@@ -119,7 +166,7 @@ func TestLooksAlone(t *testing.T) {
 		return n
 	}
 	beside := looks()
-	l.watch.beginPolling(time.Hour)
+	l.beginPolling(time.Hour)
 	if alone := looks(); beside == 0 || alone != soloSteps*beside {
 		t.Errorf("%d looks beside others, %d alone", beside, alone)
 	}
@@ -175,7 +222,7 @@ func TestWhatTheGoroutineMissed(t *testing.T) {
 func TestCatchUp(t *testing.T) {
 	const packets = 5
 	from, to := open(t, "127.0.0.1"), open(t, "127.0.0.2")
-	to.listeners[0].watch.beginPolling(time.Hour)
+	to.listeners[0].beginPolling(time.Hour)
 	for psn := range uint32(packets) {
 		mustSend(t, from, flowBetween(from, to, 0), []roce.Packet{acknowledgement(psn)})
 	}

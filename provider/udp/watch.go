@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/clock"
 )
 
 // This file is about who receives: a listener's own goroutine, which sleeps while nothing
@@ -34,7 +35,8 @@ const firstTick = 250 * time.Microsecond
 type watch struct {
 	file         *os.File
 	raw          syscall.RawConn // of file
-	pollsSeen    uint64          // listener.polls at the last tick; of the goroutine that runs receive
+	pollsSeen    uint64          // listener.polls at the last tick; listener.turn guards it
+	timer        clock.Timer     // of the next tick; nil before the first; listener.turn guards it
 	maxTick      time.Duration   // pollTick; tests have others
 	tickInterval time.Duration   // the present one, of maxTick at most; listener.turn guards it
 
@@ -95,15 +97,26 @@ func (w *watch) setMuted(muted bool) {
 	_ = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_MOD, w.socket, &event)
 }
 
-// beginPolling has the goroutine sleep on, whatever arrives, but for ticks, of which the first comes after a time.
-// listener.turn is held, so that from then on the goroutine takes nothing.
-func (w *watch) beginPolling(tick time.Duration) {
+// beginPolling has the goroutine sleep on, whatever arrives, until a tick finds that nobody polls any more; the first tick comes
+// after a time. l.turn is held, so that from then on the goroutine takes nothing.
+func (l *listener) beginPolling(tick time.Duration) {
+	w := &l.watch
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.tickInterval = min(tick, w.maxTick)
 	w.polled.Store(true)
 	w.setMuted(true)
-	_ = w.file.SetReadDeadline(time.Now().Add(w.tickInterval)) // fails when it is closed
+	w.mu.Unlock()
+	w.tickInterval = min(tick, w.maxTick)
+	l.setTick()
+}
+
+// setTick has the next tick come. l.turn is held.
+func (l *listener) setTick() {
+	w := &l.watch
+	if w.timer == nil {
+		w.timer = l.timers.AfterFunc(w.tickInterval, l.tick)
+	} else {
+		w.timer.Reset(w.tickInterval)
+	}
 }
 
 // resume has arrivals wake the goroutine again, those of before, too.
@@ -182,7 +195,8 @@ func (s *sleep) wait() (n int, open bool) {
 	err := s.l.watch.raw.Read(s.onReady)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		s.l.tick()
+		// A wake from now on ends the next sleep; those before have us look what has arrived.
+		_ = s.l.watch.file.SetReadDeadline(time.Time{}) // fails when it is closed
 		return 0, true
 	case err != nil:
 		return 0, false
@@ -208,7 +222,7 @@ func (s *sleep) check(uintptr) bool {
 	return s.n > 0
 }
 
-// tick ends polling if nobody has polled since the last one.
+// tick ends polling if nobody has polled since the last one. No thread is woken for it while somebody polls, who runs it.
 func (l *listener) tick() {
 	l.turn.Lock()
 	defer l.turn.Unlock()
@@ -223,13 +237,22 @@ func (l *listener) tick() {
 		l.watch.resume()
 	}
 	l.watch.pollsSeen = polls
-	l.watch.mu.Lock() // lest a deadline that beginPolling sets just now is taken away
-	defer l.watch.mu.Unlock()
-	deadline := time.Time{}
-	if l.watch.polled.Load() {
-		deadline = time.Now().Add(l.watch.tickInterval)
+	if l.watch.polled.Load() && l.fd >= 0 {
+		l.setTick()
 	}
-	_ = l.watch.file.SetReadDeadline(deadline)
+}
+
+// notePoll counts a poll, and returns its number. l.turn is held.
+func (l *listener) notePoll() uint64 {
+	l.polls++
+	return l.polls
+}
+
+// advanceAfter has who polls run the ticks that are due, in every clockInterval-th poll. l.turn is not held.
+func (l *listener) advanceAfter(poll uint64) {
+	if poll%clockInterval == 0 {
+		l.advance()
+	}
 }
 
 // poll receives for whoever polls, and reports whether there was something.
@@ -237,12 +260,13 @@ func (l *listener) poll(r provider.Receiver) bool {
 	if !l.turn.TryLock() {
 		return false
 	}
-	l.polls++
+	polls := l.notePoll()
 	if !l.watch.polled.Load() {
-		l.watch.beginPolling(l.watch.maxTick)
+		l.beginPolling(l.watch.maxTick)
 	}
 	n := l.stepInTurn(r)
 	l.turn.Unlock()
+	l.advanceAfter(polls)
 	return n > 0
 }
 
@@ -263,7 +287,7 @@ func (l *listener) pollBeside(r provider.Receiver) (arrived, alone bool) {
 		if !l.turn.TryLock() {
 			return arrived, alone
 		}
-		l.polls++
+		polls := l.notePoll()
 		missed := l.missed.Load()
 		if missed {
 			l.missed.Store(false)
@@ -276,10 +300,11 @@ func (l *listener) pollBeside(r provider.Receiver) (arrived, alone bool) {
 			l.missed.Store(true) // there may be more
 		}
 		if !l.watch.polled.Load() && l.soloPoll.notePoll() {
-			l.watch.beginPolling(firstTick)
+			l.beginPolling(firstTick)
 		}
 		alone = l.watch.polled.Load()
 		l.turn.Unlock()
+		l.advanceAfter(polls)
 		arrived = arrived || n > 0
 		if !l.missed.Load() {
 			return arrived, alone

@@ -223,3 +223,18 @@ func TestPollAfterClose(t *testing.T) {
 	}
 	to.Resume()
 }
+
+// TestWokenOnce: who was woken, and has found nothing, sleeps again until something arrives.
+func TestWokenOnce(t *testing.T) {
+	from, to := open(t, "127.0.0.1"), open(t, "127.0.0.2")
+	l := to.listeners[0]
+	s := newSleep(l, newCollector())
+	l.watch.wake()
+	if n, open := s.wait(); n != 0 || !open {
+		t.Fatalf("woken by %d messages, open %t", n, open)
+	}
+	mustSend(t, from, flowBetween(from, to, 0), []roce.Packet{acknowledgement(1)})
+	if n, open := s.wait(); n != 1 || !open {
+		t.Errorf("woken by %d messages, open %t; want 1", n, open)
+	}
+}

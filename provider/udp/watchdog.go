@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/provider"
+	"github.com/ndklab/ndklab/provider/clock"
 )
 
 // watchdogTick bounds the time of a consumer's callback: another goroutine goes on receiving
@@ -16,10 +17,11 @@ const watchdogTick = 5 * time.Millisecond
 // bring about, somebody has to receive that. A tick looks while there is traffic
 // whether the goroutine is still where it was at the tick before.
 type watchdog struct {
-	takeOver func() // receives in place of the goroutine
+	takeOver func()      // receives in place of the goroutine
+	clock    clock.Clock // of the ticks
 
 	mu        sync.Mutex  // guards what follows
-	timer     *time.Timer // of the next tick; nil before the first
+	timer     clock.Timer // of the next tick; nil before the first
 	ticking   bool        // timer is set
 	round     uint64      // odd while callbacks run
 	seen      uint64      // round at the last tick
@@ -27,7 +29,7 @@ type watchdog struct {
 }
 
 func newWatchdog(l *listener, r provider.Receiver) *watchdog {
-	return &watchdog{takeOver: func() { l.receive(r) }}
+	return &watchdog{takeOver: func() { l.receive(r) }, clock: l.timers}
 }
 
 // run has the callbacks run. It reports whether something is still put off, and whether
@@ -47,7 +49,7 @@ func (r *watchdog) begin() {
 	}
 	r.ticking = true
 	if r.timer == nil {
-		r.timer = time.AfterFunc(watchdogTick, r.tick)
+		r.timer = r.clock.AfterFunc(watchdogTick, r.tick)
 	} else {
 		r.timer.Reset(watchdogTick)
 	}

@@ -137,7 +137,7 @@ func (d *Device) acknowledgeAfter(wait time.Duration) {
 	if d.Delivery.timing.Swap(true) {
 		return
 	}
-	d.Clock.AfterFunc(wait, func() {
+	d.driven.AfterFunc(wait, func() {
 		d.Delivery.timing.Store(false)
 		d.Acknowledge()
 	})

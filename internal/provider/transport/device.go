@@ -76,9 +76,12 @@ type Device struct {
 	pacing pacing
 
 	congestion congestionControl
-	timers     clock.Clock // of channels
-	line       Line        // the Carrier, if it is one and congestion control is not the window's
-	linesMu    sync.Mutex  // guards lines, but not the elements
+	driven     clock.Clock   // the Clock, but that Advance runs its timers
+	advance    func()        // driven's
+	looks      atomic.Uint32 // calls of Advance
+	timers     clock.Clock   // of channels: driven, or one that is more precise
+	line       Line          // the Carrier, if it is one and congestion control is not the window's
+	linesMu    sync.Mutex    // guards lines, but not the elements
 	lines      map[lineKey]*lineQueue
 
 	// UnknownQP, Misdirected and CNPs count packets: for numbers that are not in use, not from the
@@ -97,7 +100,8 @@ func New(cfg Config) *Device {
 	d.table.init(cfg.Share, cfg.Rand)
 	d.credit.init(cfg.Credit, cfg.Clock.Go)
 	d.pacing.init(cfg.Credit, d.table.next)
-	d.congestion.Config, d.timers = cfg.Congestion, cfg.Clock
+	d.driven, d.advance = clock.Driven(cfg.Clock)
+	d.congestion.Config, d.timers = cfg.Congestion, d.driven
 	if cfg.Congestion.Algorithm != congestion.Window {
 		d.timers = clock.Precise(cfg.Clock) // a packet that is to leave later must not leave much later
 	}
@@ -105,6 +109,19 @@ func New(cfg Config) *Device {
 		d.line = line
 	}
 	return d
+}
+
+// advanceInterval is every how many polls Advance looks at the clock.
+const advanceInterval = 8
+
+// Advance runs the timers that are due, in every advanceInterval-th call. A consumer that polls calls it with each poll, so that no
+// thread need be woken for them. No lock of a channel is held. A Carrier's goroutine does not call it: it sleeps and is woken all
+// the time, and where others want the processors, too, the kernel then leaves both ends on one of them unless other threads are
+// woken meanwhile, such as those for timers.
+func (d *Device) Advance() {
+	if d.looks.Add(1)%advanceInterval == 0 {
+		d.advance()
+	}
 }
 
 // Receive gives packets to their queue pairs, runs of one queue pair's together. They are lent.

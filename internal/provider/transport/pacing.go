@@ -129,7 +129,7 @@ func (p *pacedPath) setTimer(now time.Duration) {
 	}
 	p.timerAt = max(deadline, 1)
 	if p.timer == nil {
-		p.timer = p.device.Clock.AfterFunc(deadline-now, p.timeout)
+		p.timer = p.device.driven.AfterFunc(deadline-now, p.timeout)
 	} else {
 		p.timer.Reset(deadline - now)
 	}
