@@ -11,17 +11,28 @@ import (
 // and RunUntil may be called from within a function that they run: then time
 // goes on while that function is in progress.
 type Virtual struct {
+	at    *moment // own or, between the windows of Shards, that of all of them
+	own   moment
+	queue queue
+	log   *log // of a window of Shards; nil outside
+}
+
+// A moment says where a clock stands.
+type moment struct {
 	now    time.Duration
 	seq    uint64 // of the next event or turn
 	passed uint64 // those before have run that were due now
-	queue  queue
 }
 
 // NewVirtual makes a virtual clock that stands at zero.
-func NewVirtual() *Virtual { return &Virtual{} }
+func NewVirtual() *Virtual {
+	v := new(Virtual)
+	v.at = &v.own
+	return v
+}
 
 // Now returns the present instant.
-func (v *Virtual) Now() time.Duration { return v.now }
+func (v *Virtual) Now() time.Duration { return v.at.now }
 
 // AfterFunc has f run by the loop d from now.
 func (v *Virtual) AfterFunc(d time.Duration, f func()) Timer {
@@ -41,12 +52,18 @@ func (v *Virtual) NewTimer(f func()) *VirtualTimer {
 func (v *Virtual) Go(f func()) { v.AfterFunc(0, f) }
 
 // Next returns the instant of the next event; false if there is none.
-func (v *Virtual) Next() (at time.Duration, ok bool) { return v.queue.next() }
+func (v *Virtual) Next() (at time.Duration, ok bool) {
+	e := v.queue.peek()
+	if e == nil {
+		return 0, false
+	}
+	return e.at, true
+}
 
 // Advance moves time forward to an instant that no event is due before. Time never goes back.
 func (v *Virtual) Advance(to time.Duration) {
-	if to > v.now {
-		v.now, v.passed = to, 0
+	if to > v.at.now {
+		v.at.now, v.at.passed = to, 0
 	}
 }
 
@@ -59,7 +76,7 @@ func (v *Virtual) step(until time.Duration) bool {
 	if e == nil {
 		return false
 	}
-	v.now, v.passed = e.at, e.seq+1
+	v.at.now, v.at.passed = e.at, e.seq+1
 	e.expirer.Expire()
 	return true
 }
@@ -67,7 +84,7 @@ func (v *Virtual) step(until time.Duration) bool {
 // Run runs events until none is left that is due within d from now, and leaves
 // the clock d later than it was, or later still if an event moved it on.
 func (v *Virtual) Run(d time.Duration) {
-	end := v.now + d
+	end := v.at.now + d
 	for v.step(end) {
 	}
 	v.reach(end)
@@ -75,15 +92,15 @@ func (v *Virtual) Run(d time.Duration) {
 
 // reach moves time forward to an instant up to which all events have run.
 func (v *Virtual) reach(end time.Duration) {
-	if end >= v.now {
-		v.now, v.passed = end, v.seq
+	if end >= v.at.now {
+		v.at.now, v.at.passed = end, v.at.seq
 	}
 }
 
 // RunUntil runs events until done reports true, for d at most, and says whether
 // done did. done is asked before the first event and after each.
 func (v *Virtual) RunUntil(done func() bool, d time.Duration) bool {
-	end := v.now + d
+	end := v.at.now + d
 	for !done() {
 		if !v.step(end) {
 			v.reach(end)
@@ -102,15 +119,33 @@ type Turn struct {
 // At returns the instant of the turn.
 func (t Turn) At() time.Duration { return t.at }
 
-// Turn returns the turn that a function has which is asked for now, to run d from now.
-func (v *Virtual) Turn(d time.Duration) Turn {
-	t := Turn{v.now + max(d, 0), v.seq}
-	v.seq++
-	return t
+// Moved returns the turn of a function that was asked for when this one was, to run at another instant.
+func (t Turn) Moved(at time.Duration) Turn { return Turn{at, t.seq} }
+
+// Earlier reports whether of two turns, for whichever instants, this one was asked for first.
+func (t Turn) Earlier(than Turn) bool { return t.seq < than.seq }
+
+// Take sets the turn to the one that a function has which is asked for now, to run d from now. A copy is for ResetTo, Came and
+// Shards.Final alone as long as a window of Shards lasts.
+func (t *Turn) Take(v *Virtual, d time.Duration) {
+	t.at = v.at.now + max(d, 0)
+	t.seq = v.number(&t.seq)
+}
+
+// number returns the next number of an event or a turn, which is kept in a place.
+func (v *Virtual) number(place *uint64) uint64 {
+	n := v.at.seq
+	v.at.seq++
+	if v.log != nil {
+		v.log.places = append(v.log.places, place)
+	}
+	return n
 }
 
 // Came reports whether a function in a turn would have run, or be running.
-func (v *Virtual) Came(t Turn) bool { return t.at < v.now || t.at == v.now && t.seq < v.passed }
+func (v *Virtual) Came(t Turn) bool {
+	return t.at < v.at.now || t.at == v.at.now && t.seq < v.at.passed
+}
 
 // An Expirer is told when a VirtualTimer expires.
 type Expirer interface{ Expire() }
@@ -137,12 +172,12 @@ type VirtualTimer struct {
 // Init has a timer that was never set tell x when it expires. It is not to be copied from then on.
 func (e *VirtualTimer) Init(v *Virtual, x Expirer) { e.clock, e.expirer = v, x }
 
-func (e *VirtualTimer) schedule(d time.Duration) { e.take(e.clock.Turn(d)) }
-
-// take puts the timer, which is not pending, into the queue.
-func (e *VirtualTimer) take(t Turn) {
-	e.at, e.seq = t.at, t.seq
-	e.clock.queue.put(e)
+// schedule puts the timer, which is not pending, into the queue.
+func (e *VirtualTimer) schedule(d time.Duration) {
+	v := e.clock
+	e.at = v.at.now + max(d, 0)
+	e.seq = v.number(&e.seq)
+	v.queue.put(e)
 }
 
 // Stop implements Timer.
@@ -164,6 +199,10 @@ func (e *VirtualTimer) Reset(d time.Duration) bool {
 // ResetTo is Reset for a turn that has not come.
 func (e *VirtualTimer) ResetTo(t Turn) bool {
 	pending := e.Stop()
-	e.take(t)
+	e.at, e.seq = t.at, t.seq
+	if log := e.clock.log; log != nil {
+		log.places = append(log.places, &e.seq)
+	}
+	e.clock.queue.put(e)
 	return pending
 }

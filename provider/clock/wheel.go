@@ -32,12 +32,16 @@ type slot struct{ first, last *VirtualTimer }
 // A queue is the events that are pending. No event is due before base.
 type queue struct {
 	base   time.Duration
-	filled uint // bit i: wheel i has events
+	head   *VirtualTimer // the event that is due next, if peek was called since others came and went; else nil
+	filled uint          // bit i: wheel i has events
 	wheels [wheels]*wheel
 }
 
 // put adds an event.
 func (q *queue) put(e *VirtualTimer) {
+	if q.head != nil && e.precedes(q.head) {
+		q.head = e
+	}
 	number := 0
 	if differ := uint64(e.at ^ q.base); differ >= slots {
 		number = (bits.Len64(differ) - 1) / slotBits
@@ -81,6 +85,9 @@ func (s *slot) insert(e, before *VirtualTimer) {
 
 // remove takes out an event that is pending.
 func (q *queue) remove(e *VirtualTimer) {
+	if e == q.head {
+		q.head = nil
+	}
 	w := q.wheels[e.wheel]
 	s := &w.slots[e.slot]
 	if e.before != nil {
@@ -122,20 +129,30 @@ func (q *queue) first() (number uint8, i uint16, ok bool) {
 	return number, uint16(word<<wordBits + bits.TrailingZeros64(w.filled[word])), true
 }
 
-// next returns the instant of the event that is due next; false if none is.
-func (q *queue) next() (at time.Duration, ok bool) {
+// peek returns the event that is due next; nil if none is.
+func (q *queue) peek() *VirtualTimer {
+	if q.head != nil {
+		return q.head
+	}
 	number, i, ok := q.first()
 	if !ok {
-		return 0, false
+		return nil
 	}
-	e := q.wheels[number].slots[i].first
-	at = e.at
+	head := q.wheels[number].slots[i].first
 	if number > 0 {
-		for ; e != nil; e = e.behind {
-			at = min(at, e.at)
+		for e := head.behind; e != nil; e = e.behind {
+			if e.precedes(head) {
+				head = e
+			}
 		}
 	}
-	return at, true
+	q.head = head
+	return head
+}
+
+// precedes reports whether an event is due before another.
+func (e *VirtualTimer) precedes(other *VirtualTimer) bool {
+	return e.at < other.at || e.at == other.at && e.seq < other.seq
 }
 
 // take takes out the event that is due next, unless that is later than an instant; nil if there is none.

@@ -106,7 +106,9 @@ func TestVirtualTurn(t *testing.T) {
 					v.AfterFunc(d, func() { ran, due = append(ran, own), append(due, v.Now()); again() })
 					continue
 				}
-				turns = append(turns, kept{own, v.Turn(d)})
+				var turn clock.Turn
+				turn.Take(v, d)
+				turns = append(turns, kept{own, turn})
 				// Is due right behind the turn.
 				v.AfterFunc(d, func() {
 					if i := slices.IndexFunc(turns, func(k kept) bool { return k.order == own }); i >= 0 && !v.Came(turns[i].turn) {

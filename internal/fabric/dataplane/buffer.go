@@ -189,7 +189,8 @@ func (b *Buffer[F]) send(now time.Duration, out int) {
 	}
 	for !p.waits {
 		if free := p.freeAt(); free > now {
-			p.waits, p.turn = true, b.plane.clock.Turn(free-now)
+			p.waits = true
+			p.turn.Take(b.plane.clock, free-now)
 			// At the instant at which the model is to be advanced, the timer may be the one that does it.
 			if p.rests = free != b.due && len(p.asks) == 0 && b.model.Rest(out); !p.rests {
 				b.await(out)
