@@ -211,6 +211,13 @@ func (w *exchange) Abort(reason string) {
 	w.advance()
 }
 
+// Ending implements client.
+func (w *exchange) Ending() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.broken || w.leaving
+}
+
 // up reports whether the channel has a connection that is established.
 func (ch *channel) up() bool { return ch.conn != nil && ch.conn.stage == up }
 

@@ -50,6 +50,8 @@ type client interface {
 	Abort(reason string)
 	// Progress tells how far it is; Name and Flow are not filled in.
 	Progress() Progress
+	// Ending reports whether its result may come soon.
+	Ending() bool
 	// Latency returns the latencies so far, without those of the warm-up, by bounds in
 	// nanoseconds, which ascend.
 	Latency(bounds []int64) histogram.Bars
@@ -268,6 +270,22 @@ func (h *Host) Progress() []Progress {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Flow, b.Flow))
 	})
 	return all
+}
+
+// Ending reports whether somebody may be called back soon, who waits for a client or a server. Nobody else is before a client has told
+// its peer that it disconnects, and heard that the peer knows, unless something goes wrong.
+func (h *Host) Ending() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ending > 0 {
+		return true
+	}
+	for _, c := range h.clients {
+		if c.Ending() {
+			return true
+		}
+	}
+	return false
 }
 
 // running returns the clients that run.

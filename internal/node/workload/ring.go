@@ -294,6 +294,13 @@ func (w *rank) Abort(reason string) {
 	w.fail(reason)
 }
 
+// Ending implements client.
+func (w *rank) Ending() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.broken || w.leaving
+}
+
 // An outflow is a rank's session on the connection to the next one.
 type outflow struct {
 	bareSession

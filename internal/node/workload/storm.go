@@ -185,6 +185,9 @@ func (w *storm) Abort(reason string) {
 	w.advance()
 }
 
+// Ending implements client. Connections end all the time.
+func (w *storm) Ending() bool { return true }
+
 // An attempt is the storm's session on one connection.
 type attempt struct {
 	bareSession
