@@ -17,6 +17,7 @@ import (
 // adapter's.
 type Buffer[F any] struct {
 	plane   *Plane[F]
+	shard   *shard[F]
 	node    *topology.Node
 	model   *mmu.Switch[F]
 	index   int   // in plane.switches; -1: of a host
@@ -65,8 +66,8 @@ func (b *Buffer[F]) change(out int, to *topology.Impairment) {
 
 // Take queues a frame that came in by one port and leaves by another. A frame of a host came in by Adapter.
 func (b *Buffer[F]) Take(f F, in, out int) {
-	owner := b.plane.owner
-	now := b.plane.clock.Now()
+	owner := b.shard.owner
+	now := b.shard.clock.Now()
 	class := b.classes.Class(owner.TrafficClass(f))
 	bytes := impair.WireBytes(owner.Size(f))
 	if p := &b.ports[out]; b.isFree(p) && b.model.Pass(now, in, out, class, bytes) {
@@ -88,7 +89,7 @@ func (b *Buffer[F]) Take(f F, in, out int) {
 
 // isFree reports whether the port's wire takes a frame at once.
 func (b *Buffer[F]) isFree(p *port[F]) bool {
-	return p.wire != nil && (!p.waits || p.rests && b.plane.clock.Came(p.turn))
+	return p.wire != nil && (!p.waits || p.rests && b.shard.clock.Came(p.turn))
 }
 
 // Adapter returns the port of a host's adapter.
@@ -110,7 +111,7 @@ func (b *Buffer[F]) observe(now time.Duration, out, class int) {
 
 // obey obeys a PFC frame that came in by a port.
 func (b *Buffer[F]) obey(in int, f mmu.PFC) {
-	now := b.plane.clock.Now()
+	now := b.shard.clock.Now()
 	b.model.Paused(now, in, f)
 	b.progress(now)
 	for _, quanta := range f.Quanta {
@@ -123,7 +124,7 @@ func (b *Buffer[F]) obey(in int, f mmu.PFC) {
 
 // advance has the model do what is due.
 func (b *Buffer[F]) advance() {
-	now := b.plane.clock.Now()
+	now := b.shard.clock.Now()
 	b.model.Advance(now)
 	b.progress(now)
 }
@@ -143,7 +144,7 @@ func (b *Buffer[F]) progress(now time.Duration) {
 		if !ok {
 			break
 		}
-		b.plane.owner.Free(d.Packet)
+		b.shard.owner.Free(d.Packet)
 		for out := range b.ports {
 			b.observe(now, out, d.Class)
 		}
@@ -154,7 +155,7 @@ func (b *Buffer[F]) progress(now time.Duration) {
 	default:
 		b.due = due
 		if b.timer == nil {
-			b.timer = b.plane.clock.NewTimer(b.advance)
+			b.timer = b.shard.clock.NewTimer(b.advance)
 		}
 		b.timer.Reset(due - now)
 		for out := range b.ports {
@@ -181,7 +182,7 @@ func (b *Buffer[F]) progress(now time.Duration) {
 func (b *Buffer[F]) send(now time.Duration, out int) {
 	p := &b.ports[out]
 	if p.rests {
-		if !b.plane.clock.Came(p.turn) {
+		if !b.shard.clock.Came(p.turn) {
 			b.await(out)
 			return
 		}
@@ -190,7 +191,7 @@ func (b *Buffer[F]) send(now time.Duration, out int) {
 	for !p.waits {
 		if free := p.freeAt(); free > now {
 			p.waits = true
-			p.turn.Take(b.plane.clock, free-now)
+			p.turn.Take(b.shard.clock, free-now)
 			// At the instant at which the model is to be advanced, the timer may be the one that does it.
 			if p.rests = free != b.due && len(p.asks) == 0 && b.model.Rest(out); !p.rests {
 				b.await(out)
@@ -206,14 +207,14 @@ func (b *Buffer[F]) send(now time.Duration, out int) {
 		}
 		b.observe(now, out, d.Class)
 		if d.Marked {
-			b.plane.owner.Mark(d.Packet)
+			b.shard.owner.Mark(d.Packet)
 		}
 		if p.wire != nil {
 			p.wire.Enter(d.Packet)
 			continue
 		}
 		p.free = now + time.Duration(float64(d.Bytes)*8/float64(b.receive)*float64(time.Second))
-		b.plane.owner.Deliver(d.Packet, b)
+		b.shard.owner.Deliver(d.Packet, b)
 	}
 }
 
@@ -223,7 +224,7 @@ func (b *Buffer[F]) await(out int) {
 	p.rests = false
 	if p.buffer == nil {
 		p.buffer, p.out = b, out
-		p.timer.Init(b.plane.clock, p)
+		p.timer.Init(b.shard.clock, p)
 	}
 	p.timer.ResetTo(p.turn)
 }
@@ -238,7 +239,7 @@ func (p *port[F]) freeAt() time.Duration {
 
 // Expire has a port send that has waited for its wire. The port's timer calls it.
 func (p *port[F]) Expire() {
-	now := p.buffer.plane.clock.Now()
+	now := p.buffer.shard.clock.Now()
 	p.waits = false
 	p.buffer.send(now, p.out)
 	p.buffer.progress(now)

@@ -67,8 +67,10 @@ type Owner[F any] interface {
 
 // A Plane is the wires and buffers of a topology.
 type Plane[F any] struct {
-	clock     *clock.Virtual
-	owner     Owner[F]
+	shards    []*shard[F]
+	of        map[string]int // by node: its shard
+	crossing  []*Wire[F]     // from one shard to another
+	windowed  bool           // a window of clock.Shards lasts
 	topology  *topology.Topology
 	buffers   map[string]*Buffer[F] // by node
 	switches  []*Buffer[F]          // those of switches and routers, in the order of the nodes
@@ -76,15 +78,11 @@ type Plane[F any] struct {
 	wires     [][2]*Wire[F]         // by link; [0] from its first endpoint
 	deadlocks []bufferstats.Deadlock
 	began     time.Duration // when figures did
-
-	packet  impair.Packet  // that a wire decides on
-	verdict impair.Verdict // on it
-	pause   mmu.PFC        // that enters a wire
 }
 
 // New returns the wires of a topology, which its owner adds by AddWire, and then AddBuffers.
 func New[F any](c *clock.Virtual, owner Owner[F], t *topology.Topology) *Plane[F] {
-	return &Plane[F]{clock: c, owner: owner, topology: t, buffers: map[string]*Buffer[F]{}, wires: make([][2]*Wire[F], len(t.Links))}
+	return NewSharded([]Shard[F]{{c, owner}}, nil, t)
 }
 
 // Buffer returns that of a node; nil if it has none.
@@ -139,7 +137,7 @@ func (p *Plane[F]) addBuffer(n *topology.Node, settings mmu.Config, classes mmu.
 	if err != nil {
 		return err
 	}
-	b := &Buffer[F]{plane: p, node: n, model: model, index: -1, classes: classes, ports: make([]port[F], len(n.Interfaces))}
+	b := &Buffer[F]{plane: p, shard: p.shardOf(n.Name), node: n, model: model, index: -1, classes: classes, ports: make([]port[F], len(n.Interfaces))}
 	for i := range n.Interfaces {
 		face := &n.Interfaces[i]
 		leaves, comes := p.wires[face.Link][face.End], p.wires[face.Link][1-face.End]

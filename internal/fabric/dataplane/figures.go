@@ -15,7 +15,7 @@ import (
 func (p *Plane[F]) Figures() (all []bufferstats.Buffer) {
 	for i := range p.topology.Nodes {
 		if b := p.buffers[p.topology.Nodes[i].Name]; b != nil {
-			all = append(all, b.figures(p.clock.Now()))
+			all = append(all, b.figures(p.now()))
 		}
 	}
 	return all
@@ -23,7 +23,7 @@ func (p *Plane[F]) Figures() (all []bufferstats.Buffer) {
 
 // Begin has all figures begin anew, as of the present instant, but for those of CountPauses.
 func (p *Plane[F]) Begin() {
-	p.began, p.deadlocks = p.clock.Now(), nil
+	p.began, p.deadlocks = p.now(), nil
 	for _, b := range p.buffers {
 		pauses := map[string]uint64{}
 		for class := range uint32(mmu.Classes) {
@@ -42,7 +42,7 @@ func (p *Plane[F]) Begin() {
 
 // CountPauses adds the counters of the pauses of a class, of all interfaces, since there is the buffer.
 func (b *Buffer[F]) CountPauses(to map[string]uint64, class uint32) {
-	now := b.plane.clock.Now()
+	now := b.shard.clock.Now()
 	for _, c := range []topology.PauseCounter{
 		topology.RxPause, topology.RxPauseDuration, topology.RxPauseTransition, topology.TxPause, topology.TxPauseDuration, topology.RxDiscards,
 	} {
@@ -133,7 +133,7 @@ func (p *Plane[F]) Record(r *series.Recorder) *Queues[F] {
 
 // Set tells the recorder what all queues hold now.
 func (q *Queues[F]) Set() {
-	now := q.plane.clock.Now()
+	now := q.plane.now()
 	for i := range q.all {
 		one := &q.all[i]
 		one.Queue.Set(uint64(one.buffer.model.Queued(one.port, one.class)), one.buffer.model.Counters(now, one.port, one.class).RxPauseTime)

@@ -19,14 +19,14 @@ func (b *Buffer[F]) sendPause(now time.Duration, out int) bool {
 	if !ok || p.wire == nil {
 		return false
 	}
-	b.plane.pause = pause
-	p.wire.Enter(b.plane.owner.NewPause(p.wire, &b.plane.pause))
+	b.shard.pause = pause
+	p.wire.Enter(b.shard.owner.NewPause(p.wire, &b.shard.pause))
 	return true
 }
 
 // ask has a PFC frame sent by all interfaces.
 func (b *Buffer[F]) ask(f mmu.PFC) {
-	now := b.plane.clock.Now()
+	now := b.shard.clock.Now()
 	for out := range b.ports {
 		if p := &b.ports[out]; p.wire != nil {
 			p.asks = append(p.asks, f)
@@ -43,9 +43,9 @@ const NoStorm = "node %s: a storm has no effect where the adapter has no pfc and
 // ones were found to do (SIGCOMM'16, "RDMA over Commodity Ethernet at Scale").
 func (b *Buffer[F]) Storm(class int, until time.Duration) {
 	f := mmu.PFC{Enabled: 1 << class}
-	if left := until - b.plane.clock.Now(); left > 0 {
+	if left := until - b.shard.clock.Now(); left > 0 {
 		f.Quanta[class] = mmu.MostQuanta
-		b.plane.clock.AfterFunc(min(left, b.renewal()), func() { b.Storm(class, until) })
+		b.shard.clock.AfterFunc(min(left, b.renewal()), func() { b.Storm(class, until) })
 	}
 	b.ask(f)
 }

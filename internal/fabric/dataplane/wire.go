@@ -26,29 +26,39 @@ type Wire[F any] struct {
 	From, To *Buffer[F] // of the nodes at its ends; nil: there is none
 	Out, In  int        // the wire's port there
 
-	plane   *Plane[F]
-	model   *impair.Direction
-	stats   *linkstats.Collector
+	begin, end *shard[F] // of the nodes at its ends
+	plain      bool      // it has no rate
+	down       bool      // it carries nothing
+
+	// Of the shard at the beginning:
+	model *impair.Direction
+	stats *linkstats.Collector // but for what Delivered counts
+	entry time.Duration        // until when the beginning of a plain wire is busy, by what has entered
+
+	// Of the shard at the end:
 	transit transits[F]
 	timer   clock.VirtualTimer // calls Expire
-	plain   bool               // it has no rate
-	down    bool               // it carries nothing
 	free    time.Duration      // until when the end of a plain wire is busy
-	entry   time.Duration      // until when its beginning is, by what has entered
+	emptied clock.Turn         // that the timer would have taken when the wire became empty, had there been more; if it crosses
 }
 
 // AddWire adds a direction of a link, which both stay the caller's. Set says what it does to frames.
 func (p *Plane[F]) AddWire(link, direction int, model *impair.Direction, stats *linkstats.Collector) *Wire[F] {
-	w := &Wire[F]{Link: link, Direction: direction, plane: p, model: model, stats: stats}
-	w.timer.Init(p.clock, w)
+	w := &Wire[F]{Link: link, Direction: direction, model: model, stats: stats}
+	ends := &p.topology.Links[link].Endpoints
+	w.begin, w.end = p.shardOf(ends[direction].Node), p.shardOf(ends[1-direction].Node)
+	if w.crosses() {
+		p.crossing = append(p.crossing, w)
+	}
+	w.timer.Init(w.end.clock, w)
 	p.wires[link][direction] = w
 	return w
 }
 
 // Enter puts a frame on the wire.
 func (w *Wire[F]) Enter(f F) {
-	owner := w.plane.owner
-	now := w.plane.clock.Now()
+	owner := w.begin.owner
+	now := w.begin.clock.Now()
 	bytes := owner.Size(f)
 	w.stats.Entered(bytes)
 	if w.plain {
@@ -59,7 +69,7 @@ func (w *Wire[F]) Enter(f F) {
 		owner.Free(f)
 		return
 	}
-	p, v := &w.plane.packet, &w.plane.verdict
+	p, v := &w.begin.packet, &w.begin.verdict
 	*p = impair.Packet{Frame: bytes, ECT: owner.MayBeMarked(f)}
 	owner.Identify(f, p, w.model.Identifies())
 	*v = w.model.Packet(p, now)
@@ -92,24 +102,33 @@ func (w *Wire[F]) Enter(f F) {
 
 // push has a frame leave at its time.
 func (w *Wire[F]) push(t transit[F]) {
+	if w.begin.plane.windowed && w.crosses() {
+		w.begin.keep(w, t)
+		return
+	}
+	if w.inserted(t) {
+		w.arm(t.Departs)
+	}
+}
+
+// inserted puts a frame among those that are on the wire, and reports whether the timer is to be set for it.
+func (w *Wire[F]) inserted(t transit[F]) bool {
 	before := time.Duration(-1)
 	if w.transit.used > 0 {
 		before = w.transit.first().Departs
 	}
 	w.transit.push(t)
-	if first := w.transit.first().Departs; first != before {
-		w.arm(first)
-	}
+	return w.transit.first().Departs != before
 }
 
 // arm has Expire called when the first frame is to leave.
 func (w *Wire[F]) arm(departs time.Duration) {
-	w.timer.Reset(max(departs, w.free) - w.plane.clock.Now())
+	w.timer.Reset(max(departs, w.free) - w.end.clock.Now())
 }
 
 // Expire has those frames leave whose time it is. The wire's timer calls it.
 func (w *Wire[F]) Expire() {
-	now := w.plane.clock.Now()
+	now := w.end.clock.Now()
 	for w.transit.used > 0 {
 		if departs := w.transit.first().Departs; departs > now || w.free > now {
 			w.arm(departs)
@@ -117,15 +136,18 @@ func (w *Wire[F]) Expire() {
 		}
 		t := w.transit.pop()
 		if w.plain {
-			w.free = now + plainTime(uint64(impair.WireBytes(w.plane.owner.Size(t.frame))))
+			w.free = now + plainTime(uint64(impair.WireBytes(w.end.owner.Size(t.frame))))
 		}
 		w.arrive(t, now)
+	}
+	if w.crosses() {
+		w.emptied.Take(w.end.clock, 0)
 	}
 }
 
 // arrive hands a frame to what is at the end of the wire.
 func (w *Wire[F]) arrive(t transit[F], now time.Duration) {
-	owner := w.plane.owner
+	owner := w.end.owner
 	if pause, ok := owner.Pause(t.frame); ok {
 		w.Delivered(now, owner.Size(t.frame), t.Transit, 0)
 		if w.To != nil {
@@ -157,7 +179,7 @@ func (w *Wire[F]) FreeAt() time.Duration {
 
 // Set changes what the wire does to frames to come.
 func (w *Wire[F]) Set(to topology.Impairment) {
-	w.model.Set(to, w.plane.clock.Now())
+	w.model.Set(to, w.begin.clock.Now())
 	w.plain = to.Rate == 0
 	if w.From != nil {
 		w.From.change(w.Out, &to)
@@ -176,7 +198,7 @@ func (w *Wire[F]) Paused() (by [mmu.Classes]time.Duration, sum time.Duration) {
 	if w.From == nil || !w.From.OfSwitch() {
 		return by, 0
 	}
-	now := w.plane.clock.Now()
+	now := w.begin.clock.Now()
 	for class := range by {
 		by[class] = w.From.model.Counters(now, w.Out, class).RxPauseTime
 		sum += by[class]
@@ -197,7 +219,7 @@ func (w *Wire[F]) Carry(frames bool) {
 		return
 	}
 	for w.transit.used > 0 {
-		w.plane.owner.Free(w.transit.pop().frame)
+		w.end.owner.Free(w.transit.pop().frame)
 		w.stats.Counts.LostDown++
 	}
 	w.timer.Stop()

@@ -31,6 +31,12 @@ func Find(t *topology.Topology) []string {
 	return slices.Concat(f.deadlocks(), f.shortHeadrooms(), f.unpaused())
 }
 
+// MayDeadlock reports whether queues of a topology may wait for each other without end.
+func MayDeadlock(t *topology.Topology) bool {
+	f := newFabric(t)
+	return f != nil && len(f.deadlocks()) > 0
+}
+
 // A place holds packets that leave a node: it is one of its interfaces.
 type place = cabling.Port
 
