@@ -65,7 +65,7 @@ func (l *lab) askToPause(link int, quanta uint16) time.Duration {
 		return counted[topology.RxPause.Of(3)]
 	}
 	before := heard()
-	w.Enter(l.network.frames.pause(&f))
+	w.Enter(l.network.shards[0].frames.pause(&f))
 	for heard() == before {
 		l.clock.Step()
 	}
@@ -255,7 +255,7 @@ func TestReceiveRateAlone(t *testing.T) {
 
 // A setting that makes no sense is told with the node whose it is.
 func TestBadBuffer(t *testing.T) {
-	_, err := newLab(parsed(t, buffered("switch", "{size: 100KiB, reserve: 64KiB}", "", "")), Options{})
+	_, err := newLab(parsed(t, buffered("switch", "{size: 100KiB, reserve: 64KiB}", "", "")), Options{}, unsharded)
 	if want := "node s: buffer: mmu: reserves and headroom need 238332 bytes of a buffer of 102400"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
 	}
@@ -304,7 +304,7 @@ timeline: [{at: 2ms, storm: c, for: 3ms}]
 
 // idle counts frames that are not in use.
 func (l *lab) idle() (n int) {
-	for f := l.network.frames.idle; f != nil; f = f.next {
+	for f := l.network.shards[0].frames.idle; f != nil; f = f.next {
 		n++
 	}
 	return n

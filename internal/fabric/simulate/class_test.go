@@ -97,7 +97,7 @@ func TestClassesOfFrames(t *testing.T) {
 		if c.class != data26 {
 			t.Errorf("the copy has class %#x", c.class)
 		}
-		f.flip(&l.network.sealer, &impair.Flip{})
+		f.flip(&l.network.shards[0].sealer, &impair.Flip{})
 		f.class = 0 // it means nothing any more
 		if !f.mayBeMarked() {
 			t.Error("the bytes may not be marked")

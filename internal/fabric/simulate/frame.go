@@ -150,28 +150,58 @@ func length(pieces [][]byte) (n int) {
 
 // room is memory for a payload of n bytes, of which there are some.
 func (s *frames) room(n int) []byte {
-	class := bits.Len(uint(n - 1))
-	for len(s.rooms) <= class {
-		s.rooms = append(s.rooms, nil)
+	class := classOf(n)
+	if room := s.idleRoom(class); room != nil {
+		return room
+	}
+	return make([]byte, 1<<class)
+}
+
+// classOf returns the class of rooms for n bytes.
+func classOf(n int) int { return bits.Len(uint(n - 1)) }
+
+// idleRoom takes a room of a class; nil if there is none.
+func (s *frames) idleRoom(class int) []byte {
+	if class >= len(s.rooms) || len(s.rooms[class]) == 0 {
+		return nil
 	}
 	idle := &s.rooms[class]
 	last := len(*idle) - 1
-	if last < 0 {
-		return make([]byte, 1<<class)
-	}
 	room := (*idle)[last]
 	*idle = (*idle)[:last]
 	return room
 }
 
+// putRoom takes a room back.
+func (s *frames) putRoom(room []byte) {
+	class := classOf(cap(room))
+	for len(s.rooms) <= class {
+		s.rooms = append(s.rooms, nil)
+	}
+	s.rooms[class] = append(s.rooms[class], room)
+}
+
 // put takes a frame back.
 func (s *frames) put(f *frame) {
 	if f.copied {
-		class := bits.Len(uint(cap(f.payload) - 1))
-		s.rooms[class] = append(s.rooms[class], f.payload)
+		s.putRoom(f.payload)
 	}
 	*f = frame{next: s.idle}
 	s.idle = f
+}
+
+// replace takes what is idle at others for a frame that they are given, and for its payload.
+func (s *frames) replace(given *frame, others *frames) {
+	if f := others.idle; f != nil {
+		others.idle, f.next = f.next, s.idle
+		s.idle = f
+	}
+	if !given.copied {
+		return
+	}
+	if room := others.idleRoom(classOf(cap(given.payload))); room != nil {
+		s.putRoom(room)
+	}
 }
 
 // copy is a second frame of the same packet.

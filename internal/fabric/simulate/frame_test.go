@@ -43,7 +43,7 @@ func TestFlipsAreOfPackets(t *testing.T) {
 		for flips := range 2 {
 			at := ethernetLen + f.ip() + f.header.Opcode.HeaderLen()
 			v := damage.Packet(&impair.Packet{Frame: at + len(memory), Payload: at}, 0)
-			f.flip(&l.network.sealer, &v.Flip)
+			f.flip(&l.network.shards[0].sealer, &v.Flip)
 			flipped := 0
 			for i, b := range f.whole[at:][:len(memory)] {
 				flipped += bits.OnesCount8(b ^ "payload!"[i])
@@ -102,7 +102,7 @@ func TestDamagedPackets(t *testing.T) {
 	} {
 		f := &frame{way: &way{flow: roce.Flow{Local: path.From.Address, Remote: path.To.Address, SourcePort: 0xC000}}, header: roce.Header{Opcode: roce.SendOnly}, payload: []byte("payload!")}
 		packet := roce.Packet{Header: f.header, Payload: [][]byte{f.payload}}
-		f.whole = l.network.sealer.AppendIP(make([]byte, ethernetLen), &f.way.flow, 0, &packet)
+		f.whole = l.network.shards[0].sealer.AppendIP(make([]byte, ethernetLen), &f.way.flow, 0, &packet)
 		c.damage(f.whole)
 		wrong, malformed := p.wrong, p.malformed
 		var r roce.Received

@@ -47,7 +47,7 @@ func live() uint64 {
 func fullest(t testing.TB, topo *topology.Topology, messages uint64) uint64 {
 	t.Helper()
 	before := live()
-	l, err := newLab(topo, Options{})
+	l, err := newLab(topo, Options{}, unsharded)
 	if err != nil {
 		t.Fatal(err)
 	}

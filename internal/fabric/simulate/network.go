@@ -8,7 +8,6 @@ import (
 	"github.com/ndklab/ndklab/internal/fabric/impair"
 	"github.com/ndklab/ndklab/internal/fabric/linkstats"
 	"github.com/ndklab/ndklab/internal/node/adapter"
-	"github.com/ndklab/ndklab/internal/node/workload"
 	"github.com/ndklab/ndklab/internal/provider/roce"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
@@ -16,9 +15,11 @@ import (
 )
 
 // A network is the links of a topology and what passes packets from one to the next. It
-// is driven by its clock and belongs to the goroutine that runs that.
+// is driven by its clocks and belongs to the goroutine that runs those. In a window (windows.go) nothing of it
+// changes but what belongs to a shard.
 type network struct {
-	clock    *clock.Virtual
+	clock    *clock.Virtual // of the lab
+	shards   []*shard
 	topo     *topology.Topology
 	nodes    []*node // in the order of the topology
 	byName   map[string]*node
@@ -34,17 +35,10 @@ type network struct {
 	recorder *recorder // nil: no series is asked for
 	tell     func(event.Event)
 
-	ways    map[roce.Flow]*way // found since links and routes last changed; nil: there is none
-	changes int                // of links and routes
-	blocked []bool             // by link: what a spanning tree has no use for
+	changes int    // of links and routes
+	blocked []bool // by link: what a spanning tree has no use for
 
 	programs *programs
-	frames   frames
-	batch    []roce.Received   // what a port hands over just now
-	payloads workload.Payloads // of all hosts
-	identity impair.Identity   // of the packet that a wire decides on
-	sealer   roce.Sealer
-	verifier roce.Verifier
 }
 
 // A link is two wires.
@@ -65,12 +59,17 @@ type place struct {
 }
 
 // newNetwork makes the links of a topology whose seed is known, between nodes that are
-// down.
-func newNetwork(t *topology.Topology, p *programs, qpError func(string, provider.QPError)) (*network, error) {
+// down. There is a shard for each clock, and of has the number of each node's, by name.
+func newNetwork(t *topology.Topology, p *programs, clocks []*clock.Virtual, of map[string]int, qpError func(string, provider.QPError)) (*network, error) {
 	n := &network{clock: p.clock, programs: p, topo: t, qpError: qpError, byName: map[string]*node{}, byNumber: map[int]*link{}, places: map[netip.Addr]place{}}
-	n.plane = dataplane.New(n.clock, dataplane.Owner[*frame](n), t)
+	var shards []dataplane.Shard[*frame]
+	for _, c := range clocks {
+		s := &shard{network: n, clock: c}
+		n.shards, shards = append(n.shards, s), append(shards, dataplane.Shard[*frame]{Clock: c, Owner: s})
+	}
+	n.plane = dataplane.NewSharded(shards, of, t)
 	for i := range t.Nodes {
-		at := &node{network: n, spec: &t.Nodes[i], seed: t.SeedOf("node " + t.Nodes[i].Name)}
+		at := &node{network: n, shard: n.shards[of[t.Nodes[i].Name]], spec: &t.Nodes[i], seed: t.SeedOf("node " + t.Nodes[i].Name)}
 		n.nodes = append(n.nodes, at)
 		n.byName[at.spec.Name] = at
 		for j := range at.spec.Interfaces {
@@ -110,7 +109,9 @@ func (n *network) linkOf(spec *topology.Link) *link {
 
 // changed is called after links went down or came up, or routes changed.
 func (n *network) changed() {
-	n.ways = map[roce.Flow]*way{}
+	for _, s := range n.shards {
+		s.ways = map[roce.Flow]*way{}
+	}
 	n.changes++
 	// A tree of switches is there at once.
 	n.blocked = n.topo.SpareLinks(func(link int) bool { return n.links[link].on })

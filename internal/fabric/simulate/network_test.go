@@ -27,7 +27,7 @@ func parsed(t testing.TB, file string) *topology.Topology {
 // up is a lab of a file.
 func up(t testing.TB, file string) *lab {
 	t.Helper()
-	l, err := newLab(parsed(t, file), Options{})
+	l, err := newLab(parsed(t, file), Options{}, unsharded)
 	if err != nil {
 		t.Fatal(err)
 	}

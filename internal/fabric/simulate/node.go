@@ -16,6 +16,7 @@ import (
 // A node is a host, a router or a switch of the lab.
 type node struct {
 	network   *network
+	shard     *shard
 	spec      *topology.Node
 	seed      uint64
 	addresses []netip.Addr // of its adapter
@@ -92,11 +93,11 @@ func (n *node) start(restarts int) error {
 	if len(n.addresses) == 0 {
 		return nil
 	}
-	c := &lifeClock{Virtual: n.network.clock}
+	c := &lifeClock{Virtual: n.shard.clock}
 	config := adapter.Config(&n.spec.Adapter)
 	config.Congestion.LineRates = adapter.LineRates(n.spec, n.network.topo.Links)
 	p := &port{
-		network: n.network, node: n, clock: c, rand: rand.New(rand.NewPCG(n.lifeSeed(), portStream)),
+		network: n.network, shard: n.shard, node: n, clock: c, rand: rand.New(rand.NewPCG(n.lifeSeed(), portStream)),
 		buffer: int(config.ReceiveBuffer), class: config.Congestion.DSCP << 2,
 	}
 	l := &life{clock: c, port: p}
@@ -120,7 +121,7 @@ func (n *node) start(restarts int) error {
 		return fmt.Errorf("node %s: adapter: %w", n.spec.Name, err)
 	}
 	l.device, l.host = device, workload.NewHost(device, c)
-	l.host.Payloads = &n.network.payloads
+	l.host.Payloads = &n.shard.payloads
 	n.life = l
 	return nil
 }

@@ -11,34 +11,34 @@ import (
 	"github.com/ndklab/ndklab/topology"
 )
 
-// This file is the network as the owner of the frames of its plane: dataplane.Owner says what the methods do.
+// This file is a shard as the owner of the frames of its plane: dataplane.Owner says what the methods do.
 
-func (*network) Size(f *frame) int           { return ethernetLen + f.size() }
-func (*network) TrafficClass(f *frame) uint8 { return f.trafficClass() }
-func (*network) MayBeMarked(f *frame) bool   { return f.mayBeMarked() }
-func (*network) Mark(f *frame)               { f.mark() }
-func (n *network) Copy(f *frame) *frame      { return n.frames.copy(f) }
-func (n *network) Free(f *frame)             { n.frames.put(f) }
+func (*shard) Size(f *frame) int           { return ethernetLen + f.size() }
+func (*shard) TrafficClass(f *frame) uint8 { return f.trafficClass() }
+func (*shard) MayBeMarked(f *frame) bool   { return f.mayBeMarked() }
+func (*shard) Mark(f *frame)               { f.mark() }
+func (s *shard) Copy(f *frame) *frame      { return s.frames.copy(f) }
+func (s *shard) Free(f *frame)             { s.frames.put(f) }
 
-func (n *network) Flip(f *frame, bits *impair.Flip) { f.flip(&n.sealer, bits) }
+func (s *shard) Flip(f *frame, bits *impair.Flip) { f.flip(&s.sealer, bits) }
 
-func (n *network) Identify(f *frame, p *impair.Packet, roce bool) {
+func (s *shard) Identify(f *frame, p *impair.Packet, roce bool) {
 	p.Payload = ethernetLen
 	if f.isPause {
 		return
 	}
 	p.Payload += f.ip()
 	if roce {
-		n.identity = f.identity()
-		p.RoCE = &n.identity
+		s.identity = f.identity()
+		p.RoCE = &s.identity
 	}
 }
 
-func (n *network) NewPause(_ *dataplane.Wire[*frame], pause *mmu.PFC) *frame {
-	return n.frames.pause(pause)
+func (s *shard) NewPause(_ *dataplane.Wire[*frame], pause *mmu.PFC) *frame {
+	return s.frames.pause(pause)
 }
 
-func (*network) Pause(f *frame) (pause mmu.PFC, ok bool) {
+func (*shard) Pause(f *frame) (pause mmu.PFC, ok bool) {
 	if !f.isPause {
 		return pause, false
 	}
@@ -46,18 +46,18 @@ func (*network) Pause(f *frame) (pause mmu.PFC, ok bool) {
 	return pause, err == nil
 }
 
-func (n *network) Obeyed(f *frame, _ *dataplane.Wire[*frame]) { n.frames.put(f) }
+func (s *shard) Obeyed(f *frame, _ *dataplane.Wire[*frame]) { s.frames.put(f) }
 
-func (*network) Decided(*dataplane.Wire[*frame], *frame, *impair.Packet, *impair.Verdict) {}
+func (*shard) Decided(*dataplane.Wire[*frame], *frame, *impair.Packet, *impair.Verdict) {}
 
-func (n *network) Arrive(f *frame, by *dataplane.Wire[*frame], t dataplane.Transit) {
-	by.Delivered(n.clock.Now(), ethernetLen+f.size(), t, 0)
-	n.forward(f, by)
+func (s *shard) Arrive(f *frame, by *dataplane.Wire[*frame], t dataplane.Transit) {
+	by.Delivered(s.clock.Now(), ethernetLen+f.size(), t, 0)
+	s.forward(f, by)
 }
 
 // forward puts a frame on the next wire of its way, or hands it to who it is for. It came by a wire; nil: from
 // its sender.
-func (n *network) forward(f *frame, by *dataplane.Wire[*frame]) {
+func (s *shard) forward(f *frame, by *dataplane.Wire[*frame]) {
 	if int(f.hop) < len(f.way.wires) {
 		w := f.way.wires[f.hop]
 		f.hop++
@@ -75,29 +75,29 @@ func (n *network) forward(f *frame, by *dataplane.Wire[*frame]) {
 		by.To.Take(f, by.In, by.To.Adapter())
 		return
 	}
-	n.deliver(f)
+	s.deliver(f)
 }
 
-func (n *network) Deliver(f *frame, _ *dataplane.Buffer[*frame]) { n.deliver(f) }
+func (s *shard) Deliver(f *frame, _ *dataplane.Buffer[*frame]) { s.deliver(f) }
 
 // deliver hands a frame to the adapter that it is for.
-func (n *network) deliver(f *frame) {
+func (s *shard) deliver(f *frame) {
 	if life := f.way.to.life; life != nil {
 		life.port.take(f)
 		return
 	}
-	n.frames.put(f)
+	s.frames.put(f)
 }
 
 // Overflowed counts what reports have no port for: it is behind the interfaces.
-func (n *network) Overflowed(b *dataplane.Buffer[*frame]) {
-	if life := n.byName[b.Node().Name].life; life != nil {
+func (s *shard) Overflowed(b *dataplane.Buffer[*frame]) {
+	if life := s.network.byName[b.Node().Name].life; life != nil {
 		life.port.overflowed++
 	}
 }
 
-func (n *network) Deadlocked(d bufferstats.Deadlock) {
-	n.tell(event.Event{Kind: event.Deadlock, Text: d.String()})
+func (s *shard) Deadlocked(d bufferstats.Deadlock) {
+	s.network.tell(event.Event{Kind: event.Deadlock, Text: d.String()})
 }
 
 // storm begins a storm of a host's adapter.

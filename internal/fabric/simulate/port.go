@@ -26,6 +26,7 @@ const (
 // provider.Carrier.
 type port struct {
 	network  *network
+	shard    *shard
 	node     *node
 	clock    clock.Clock // the life's
 	rand     *rand.Rand
@@ -34,8 +35,9 @@ type port struct {
 	class    uint8 // the traffic class of packets with data
 	buffer   int   // bytes of packets that may wait for the adapter; more is lost
 	inbox    line
-	waiting  int         // bytes in the inbox
-	timer    clock.Timer // runs deliver; nil before the first packet
+	waiting  int           // bytes in the inbox
+	timer    clock.Timer   // runs deliver; nil before the first packet
+	delivers time.Duration // when it does, if there is something in the inbox
 	turns    []*turn
 	recent   [recentWays]recentWay // by source port
 
@@ -59,16 +61,16 @@ func (p *port) Send(flow roce.Flow, packets []roce.Packet) error {
 	}
 	for i := range packets {
 		payload := packets[i].Payload
-		f := p.network.frames.get(payload, len(payload) == 1 && p.network.payloads.Constant(payload[0]))
+		f := p.shard.frames.get(payload, len(payload) == 1 && p.shard.payloads.Constant(payload[0]))
 		f.header, f.way, f.class = packets[i].Header, way, packets[i].Class
 		f.measure()
 		if f.size() > way.mtu {
 			p.tooBig++
-			p.network.frames.put(f)
+			p.shard.frames.put(f)
 			continue
 		}
 		p.sent++
-		p.network.forward(f, nil)
+		p.shard.forward(f, nil)
 	}
 	return nil
 }
@@ -126,7 +128,7 @@ func (p *port) turnAt(local netip.Addr) *turn {
 // Room implements transport.Turns.
 func (t *turn) Room() bool {
 	w := t.wire
-	return t.port.closed || w == nil || w.FreeAt() <= t.port.network.clock.Now() && !t.isPaused()
+	return t.port.closed || w == nil || w.FreeAt() <= t.port.shard.clock.Now() && !t.isPaused()
 }
 
 // isPaused reports whether a switch has paused packets with data on the wire.
@@ -148,7 +150,7 @@ func (t *turn) WhenRoom(f func()) {
 	}
 	wait := time.Duration(0)
 	if w != nil {
-		wait = max(0, w.FreeAt()-t.port.network.clock.Now())
+		wait = max(0, w.FreeAt()-t.port.shard.clock.Now())
 	}
 	if t.timer == nil {
 		t.timer = t.port.clock.AfterFunc(wait, func() { t.f() })
@@ -160,30 +162,46 @@ func (t *turn) WhenRoom(f func()) {
 // take puts a frame that has arrived into the inbox.
 func (p *port) take(f *frame) {
 	if p.closed {
-		p.network.frames.put(f)
+		p.shard.frames.put(f)
 		return
 	}
 	if p.waiting += f.size(); p.waiting > p.buffer {
 		p.waiting -= f.size()
 		p.overflowed++
-		p.network.frames.put(f)
+		p.shard.frames.put(f)
 		return
 	}
 	p.inbox.push(f)
-	switch {
-	case p.inbox.first != f:
-	case p.timer == nil:
-		p.timer = p.clock.AfterFunc(p.turnaround(), p.deliver)
-	default:
-		p.timer.Reset(p.turnaround())
+	if p.inbox.first != f {
+		return
+	}
+	wait := p.turnaround()
+	p.delivers = p.shard.clock.Now() + wait
+	if p.timer == nil {
+		p.timer = p.clock.AfterFunc(wait, p.deliver)
+	} else {
+		p.timer.Reset(wait)
 	}
 }
 
-func (p *port) turnaround() time.Duration {
-	least := turnaround
-	if set := p.node.spec.Adapter.Turnaround; set != nil {
-		least = *set
+// quietUntil returns until when nothing is handed over to the adapter, if nothing happens before an instant.
+func (p *port) quietUntil(now time.Duration) time.Duration {
+	if p.inbox.first != nil {
+		return p.delivers
 	}
+	return now + p.least()
+}
+
+// least returns the least time that a packet takes to the adapter.
+func (p *port) least() time.Duration {
+	if set := p.node.spec.Adapter.Turnaround; set != nil {
+		return *set
+	}
+	return turnaround
+}
+
+func (p *port) turnaround() time.Duration {
+	least := p.least()
 	return least + time.Duration(p.rand.Int64N(int64(least/2)+1))
 }
 
@@ -191,7 +209,7 @@ func (p *port) turnaround() time.Duration {
 func (p *port) deliver() {
 	taken := p.inbox
 	p.inbox, p.waiting = line{}, 0
-	batch := p.network.batch[:0]
+	batch := p.shard.batch[:0]
 	for f := taken.first; f != nil; f = f.next {
 		batch = append(batch, roce.Received{})
 		r := &batch[len(batch)-1]
@@ -203,7 +221,7 @@ func (p *port) deliver() {
 			batch = batch[:len(batch)-1]
 		}
 	}
-	p.network.batch = batch
+	p.shard.batch = batch
 	if len(batch) > 0 && p.receiver != nil {
 		p.received += uint64(len(batch))
 		p.receiver.Receive(batch)
@@ -215,7 +233,7 @@ func (p *port) deliver() {
 func (p *port) drop(taken line) {
 	for f := taken.first; f != nil; {
 		next := f.next
-		p.network.frames.put(f)
+		p.shard.frames.put(f)
 		f = next
 	}
 }
@@ -226,7 +244,7 @@ func (p *port) decode(f *frame, r *roce.Received) bool {
 	if !f.intact() {
 		return false // it is for another host, or not for IP
 	}
-	err := p.network.verifier.DecodeIP(f.whole[ethernetLen:], r)
+	err := p.shard.verifier.DecodeIP(f.whole[ethernetLen:], r)
 	switch {
 	case err == nil:
 		return true // what has flipped means nothing

@@ -27,10 +27,10 @@ const mostHops = 64
 
 // way is the way of a flow from a host; nil if its packets do not arrive anywhere.
 func (n *network) way(from *node, flow roce.Flow) *way {
-	w, known := n.ways[flow]
+	w, known := from.shard.ways[flow]
 	if !known {
 		w = n.find(from, flow)
-		n.ways[flow] = w
+		from.shard.ways[flow] = w
 	}
 	return w
 }

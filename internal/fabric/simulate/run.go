@@ -30,6 +30,33 @@ type Options struct {
 	// Settle waits until all goroutines but the caller's wait for something. With Programs it is needed: Run must be
 	// called in a bubble of testing/synctest, whose Wait it is.
 	Settle func()
+	// Shards bounds how many processors a simulation of many nodes takes; 0: as many as the process has, 8 at most. The report is
+	// the same with any number.
+	Shards int
+}
+
+// again returns options for a run that is begun anew. Only what the run with o has not told is told then.
+func (o *Options) again() Options {
+	again := *o
+	if tell := o.Events; tell != nil {
+		told, repeated := 0, 0
+		o.Events = func(e event.Event) { told++; tell(e) }
+		again.Events = func(e event.Event) {
+			if repeated++; repeated > told {
+				tell(e)
+			}
+		}
+	}
+	if reached := o.Reached; reached != nil {
+		last := time.Duration(0)
+		o.Reached = func(at time.Duration) { last = at; reached(at) }
+		again.Reached = func(at time.Duration) {
+			if at > last {
+				reached(at)
+			}
+		}
+	}
+	return again
 }
 
 // stepsAtOnce is the number of events of the clock between two looks at a context.
@@ -50,10 +77,36 @@ func Run(ctx context.Context, t *topology.Topology, o Options) (*report.Run, err
 	if o.Memory > 0 && total(needs) > large {
 		defer debug.SetGCPercent(debug.SetGCPercent(collectAt))
 	}
-	l, err := newLab(t, o)
+	result, err := runAnew(ctx, t, o, o.sharding(t))
+	if result != nil {
+		result.Started = started.Format(time.RFC3339)
+		result.Host = fmt.Sprintf("%s %s, cores: %d", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	}
+	return result, err
+}
+
+// runAnew is Run with the nodes in shards. If something comes up that those cannot have, it begins anew without.
+func runAnew(ctx context.Context, t *topology.Topology, o Options, s sharding) (*report.Run, error) {
+	again := o.again()
+	result, err := runSharded(ctx, t, o, s)
+	if errors.Is(err, errUnforeseen) {
+		return runSharded(ctx, t, again, unsharded)
+	}
+	return result, err
+}
+
+// runSharded is Run with the nodes in shards. The error may be errUnforeseen.
+func runSharded(ctx context.Context, t *topology.Topology, o Options, s sharding) (*report.Run, error) {
+	l, err := newLab(t, o, s)
 	if err != nil {
 		return nil, err
 	}
+	defer l.close()
+	return l.play(ctx, t, o)
+}
+
+// play plays the scenario of a topology, which the lab is of. The error may be errUnforeseen.
+func (l *lab) play(ctx context.Context, t *topology.Topology, o Options) (*report.Run, error) {
 	l.follow, l.reached = o.Events, o.Reached
 	var result *report.Run
 	var playErr error
@@ -68,8 +121,6 @@ func Run(ctx context.Context, t *topology.Topology, o Options) (*report.Run, err
 	} else if err := l.run(ctx, over, play.Interrupt); err != nil {
 		return nil, err
 	}
-	result.Started = started.Format(time.RFC3339)
-	result.Host = fmt.Sprintf("%s %s, cores: %d", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	if playErr != nil {
 		return result, context.Cause(ctx)
 	}
@@ -86,13 +137,15 @@ func (l *lab) run(ctx context.Context, over func() bool, interrupt func()) error
 		if l.reached != nil {
 			l.reached(l.clock.Now())
 		}
-		for range stepsAtOnce {
-			if over() {
-				break
-			}
-			if !l.clock.Step() {
+		for events := 0; events < stepsAtOnce && !over(); {
+			n, err := l.step()
+			switch {
+			case err != nil:
+				return err
+			case n == 0:
 				return errors.New("simulate: nothing is left that could happen, and the run is not over")
 			}
+			events += n
 		}
 	}
 	return nil

@@ -13,7 +13,8 @@
 // than the kernel would choose.
 //
 // A run depends on nothing but the topology and its seed. All of it happens on the
-// goroutine that runs the clock, but for programs.
+// goroutine that runs the clock, but for programs, and but for windows, in which parts of a large
+// topology run on several processors and do the same (windows.go).
 //
 // Functions can run in nodes (program.go), on goroutines that take turns with the clock's.
 //
@@ -32,10 +33,11 @@ import (
 )
 
 // A lab is a topology that is up in virtual time, and the stage of its scenario. Its time
-// goes on when its clock is run, on whose goroutine all of it is.
+// goes on when its clock is run, on whose goroutine all of it is but for shards in windows.
 type lab struct {
 	topo     *topology.Topology
-	clock    *clock.Virtual
+	clock    *clock.Virtual // of all; with windows that of what is in no shard
+	windows  *windows       // nil: there is one shard
 	core     *core.Lab
 	events   []core.Event           // that the core is to be given
 	asked    map[uint64]func(error) // by the ID of the command: who waits for its answer
@@ -52,27 +54,35 @@ var _ scenario.Stage = (*lab)(nil)
 
 // newLab brings a topology up whose seed is known and drawn (Topology.Draw): every node is
 // ready. The error says what no simulation can do (Refuse), or which adapter cannot be
-// as the topology wants it.
-func newLab(t *topology.Topology, o Options) (*lab, error) {
+// as the topology wants it. The lab is to be closed.
+func newLab(t *topology.Topology, o Options, s sharding) (up *lab, err error) {
 	if err := Refuse(t); err != nil {
 		return nil, err
 	}
 	undilated := *t
 	undilated.Dilation = 0 // which is a lab's
 	t = &undilated
-	l := &lab{topo: t, clock: clock.NewVirtual(), core: core.New(t), asked: map[uint64]func(error){}}
+	l := &lab{topo: t, core: core.New(t), asked: map[uint64]func(error){}}
+	clocks := l.setClocks(s.count)
+	defer func() {
+		if err != nil {
+			l.close()
+		}
+	}()
 	programs, err := newPrograms(t, &o, l.clock)
 	if err != nil {
 		return nil, err
 	}
-	if l.network, err = newNetwork(t, programs, l.tellQPError); err != nil {
+	if l.network, err = newNetwork(t, programs, clocks, s.of, l.tellQPError); err != nil {
 		return nil, err
 	}
 	l.network.tell = l.tell
-	var failed error
-	l.ask(core.Build{}, func(err error) { failed = err })
-	if failed != nil {
-		return nil, failed
+	l.ask(core.Build{}, func(failed error) { err = failed })
+	if err != nil {
+		return nil, err
+	}
+	if l.windows != nil {
+		l.windows.changes = l.network.changes
 	}
 	return l, nil
 }

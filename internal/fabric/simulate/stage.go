@@ -48,7 +48,7 @@ func (l *lab) Run(name string, spec workload.Spec, from netip.Addr, to netip.Add
 	answer := life.owes(fail)
 	answer.client = client{spec.Name, spec.Flow}
 	err = life.host.Run(spec, from, to, func(result workload.Result) {
-		if answer.give() {
+		if l.mayTell() && answer.give() {
 			done(result, nil)
 		}
 	})
@@ -97,7 +97,7 @@ func (l *lab) Unserve(name, of string, flow int, done func(workload.ServerResult
 	}
 	answer := life.owes(fail)
 	err = life.host.Unserve(of, flow, func(found workload.ServerResult) {
-		if answer.give() {
+		if l.mayTell() && answer.give() {
 			done(found, nil)
 		}
 	})
@@ -159,7 +159,9 @@ func (l *lab) tell(e event.Event) {
 
 // tellQPError tells of a queue pair in error.
 func (l *lab) tellQPError(node string, e provider.QPError) {
-	l.tell(event.OfQPError(node, e))
+	if l.mayTell() {
+		l.tell(event.OfQPError(node, e))
+	}
 }
 
 // Publish implements scenario.Stage.
