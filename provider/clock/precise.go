@@ -39,9 +39,10 @@ func (preciseClock) AfterFunc(d time.Duration, f func()) Timer {
 
 // A preciseTimer is one of Go's for a long wait, and an event of theAlarm for a short one. At most one of them is pending.
 type preciseTimer struct {
-	mu    sync.Mutex // guards what follows; locked before theAlarm's
-	long  *time.Timer
-	short event // locked by theAlarm
+	mu      sync.Mutex // guards what follows; locked before theAlarm's
+	long    *time.Timer
+	short   event // locked by theAlarm
+	isShort bool  // short was set, and not stopped since
 }
 
 // Stop implements Timer.
@@ -53,6 +54,10 @@ func (t *preciseTimer) Stop() bool {
 
 func (t *preciseTimer) stop() bool {
 	pending := t.long != nil && t.long.Stop()
+	if !t.isShort {
+		return pending // without theAlarm's lock, which all timers share
+	}
+	t.isShort = false
 	return theAlarm.stop(&t.short) || pending
 }
 
@@ -63,6 +68,7 @@ func (t *preciseTimer) Reset(d time.Duration) bool {
 	pending := t.stop()
 	switch {
 	case 0 < d && d < lateness:
+		t.isShort = true
 		theAlarm.set(&t.short, Real().Now()+d)
 	case t.long == nil:
 		t.long = time.AfterFunc(d, t.short.f)
