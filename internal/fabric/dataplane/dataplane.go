@@ -7,7 +7,7 @@
 //
 // Frames enter by Wire.Enter or, where a buffer is at the beginning of the wire, by Buffer.Take. An Owner has the frames: it
 // says how long they are, and where one goes that has left a wire. The package does no I/O and has no locks; all of a
-// Plane belongs to the goroutine that runs its clock.
+// Plane belongs to the goroutine that runs its clock, but for its shards in a window (shard.go).
 //
 // Start reading at Plane; wire.go has wires, buffer.go buffers.
 package dataplane
