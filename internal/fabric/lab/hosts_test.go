@@ -120,9 +120,8 @@ func TestAcrossHosts(t *testing.T) {
 	ctx := testContext(t)
 	ping := func(from, to string) {
 		t.Helper()
-		status, out := output(t, l, from, "ping -c 3 -i 0.01 -W 5 "+to)
-		if status != 0 {
-			t.Errorf("%s to %s: status %d, %s", from, to, status, out)
+		if _, out := output(t, l, from, "ping -c 3 -i 0.01 -W 5 "+to); !strings.Contains(out, " 3 received") {
+			t.Errorf("%s to %s: %s", from, to, out)
 		}
 	}
 	for i := range topo.Links {
@@ -149,7 +148,9 @@ func TestAcrossHosts(t *testing.T) {
 	}
 	for _, k := range links {
 		for _, d := range k.Directions {
-			if d.Packets == 0 || d.Lost != 0 || d.Achieved.DelayUS == nil || *d.Achieved.DelayUS < 2000 {
+			// A link that goes down may have a report of MLD, which a kernel sends when it likes, on its way.
+			unasked := d.Lost - d.LostBy.Down
+			if d.Packets == 0 || unasked != 0 || d.Achieved.DelayUS == nil || *d.Achieved.DelayUS < 2000 {
 				t.Errorf("%s: %+v", d.From, d)
 			}
 		}
