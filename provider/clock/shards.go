@@ -113,8 +113,8 @@ func (s *Shards) Next() (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// Window runs all events of the shards that are due before an instant, before which the control has none. It returns how many
-// events took numbers. Timers and turns have their final numbers then; Final returns that of a turn which was copied.
+// Window runs all events of the shards that are due before an instant, before which the control has none, and moves time to just
+// before it. It returns how many events took numbers. Timers and turns have their final numbers then; Final returns that of a turn which was copied.
 func (s *Shards) Window(end time.Duration) (events int) {
 	s.end = end
 	s.running.Store(int32(len(s.shards) - 1))
@@ -212,7 +212,6 @@ func (s *Shards) join() (events int) {
 	for _, one := range s.shards {
 		events += len(one.logged.ran)
 		one.logged.rewind(one.own.seq)
-		s.common.now = max(s.common.now, one.own.now)
 	}
 	for {
 		first, second := &s.shards[0].logged, &noneRan
@@ -235,7 +234,7 @@ func (s *Shards) join() (events int) {
 		}
 		one.at, one.log = &s.common, nil
 	}
-	s.common.passed = s.common.seq
+	s.common.now, s.common.passed = s.end-1, s.common.seq
 	return events
 }
 

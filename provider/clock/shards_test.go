@@ -163,7 +163,7 @@ func runShards(seed uint64, n, hosts int, end time.Duration) *community {
 	}
 }
 
-// After a window all clocks stand at the last instant at which something has happened, and turns up to there have come.
+// After a window all clocks stand just before its end, and turns up to there have come.
 func TestAfterWindow(t *testing.T) {
 	s := clock.NewShards(2)
 	defer s.Close()
@@ -177,11 +177,32 @@ func TestAfterWindow(t *testing.T) {
 		t.Errorf("%d events asked for others, want 1", events)
 	}
 	for i, c := range []*clock.Virtual{s.Control(), s.Shard(0), s.Shard(1)} {
-		if c.Now() != 5 || !c.Came(turn) {
-			t.Errorf("clock %d stands at %d, and the turn has come: %v; want 5, true", i, c.Now(), c.Came(turn))
+		if c.Now() != 8 || !c.Came(turn) {
+			t.Errorf("clock %d stands at %d, and the turn has come: %v; want 8, true", i, c.Now(), c.Came(turn))
 		}
 	}
 	if at, ok := s.Next(); at != 9 || !ok || !s.Step() || s.Step() {
 		t.Error("one event is left, at 9")
+	}
+}
+
+// A function that is asked for between a window and the next event runs before that, at whichever distance the shard's queue keeps
+// the events behind the window.
+func TestAskedForAfterWindow(t *testing.T) {
+	const end = 1_010_000
+	s := clock.NewShards(2)
+	defer s.Close()
+	var ran []time.Duration
+	note := func() { ran = append(ran, s.Control().Now()) }
+	s.Shard(0).AfterFunc(end-10_000, note)
+	s.Shard(1).AfterFunc(end+1000, note)
+	s.Shard(1).AfterFunc(end+1000, note)
+	s.Window(end)
+	ran = nil
+	s.Shard(1).Go(note)
+	for s.Step() {
+	}
+	if want := []time.Duration{end - 1, end + 1000, end + 1000}; !slices.Equal(ran, want) {
+		t.Errorf("ran at %d, want %d", ran, want)
 	}
 }
