@@ -147,6 +147,7 @@ func (w *exchange) connectChannels() error {
 // leave ends the connections in good order, when all is done.
 func (w *exchange) leave() {
 	w.leaving = true
+	w.setEnding()
 	for i := range w.channels {
 		ch := &w.channels[i]
 		ch.stopTimer()
@@ -164,6 +165,7 @@ func (w *exchange) fail(why string) {
 		return
 	}
 	w.broken = true
+	w.setEnding()
 	w.work.abandon(w.clock.Now(), why)
 	w.dropAll()
 }
@@ -209,13 +211,6 @@ func (w *exchange) Abort(reason string) {
 	defer w.mu.Unlock()
 	w.fail(reason)
 	w.advance()
-}
-
-// Ending implements client.
-func (w *exchange) Ending() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.broken || w.leaving
 }
 
 // up reports whether the channel has a connection that is established.

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/ndklab/ndklab/internal/histogram"
 	"github.com/ndklab/ndklab/provider"
@@ -32,6 +33,8 @@ type Host struct {
 	clients map[end]client
 	ending  int      // servers that are not among those any more, and not closed yet
 	cleared []func() // are called when nothing is left
+
+	leaving atomic.Int32 // clients whose results may come soon
 }
 
 // end is which end of a workload something is, among the servers or the clients of a
@@ -50,8 +53,8 @@ type client interface {
 	Abort(reason string)
 	// Progress tells how far it is; Name and Flow are not filled in.
 	Progress() Progress
-	// Ending reports whether its result may come soon.
-	Ending() bool
+	// WhenEnding has f called once, as soon as its result may come soon, with its lock held.
+	WhenEnding(f func())
 	// Latency returns the latencies so far, without those of the warm-up, by bounds in
 	// nanoseconds, which ascend.
 	Latency(bounds []int64) histogram.Bars
@@ -138,6 +141,7 @@ func (h *Host) Run(spec Spec, from netip.Addr, to netip.AddrPort, done func(Resu
 	c, err := h.connect(spec, from, to, func(r Result) {
 		h.mu.Lock()
 		delete(h.clients, e)
+		h.leaving.Add(-1)
 		cleared := h.ifClear()
 		h.mu.Unlock()
 		done(r)
@@ -147,6 +151,7 @@ func (h *Host) Run(spec Spec, from netip.Addr, to netip.AddrPort, done func(Resu
 		return fmt.Errorf("workload %s: connect from %s to %s: %w", spec.Name, from, to, err)
 	}
 	h.clients[e] = c
+	c.WhenEnding(func() { h.leaving.Add(1) })
 	return nil
 }
 
@@ -277,15 +282,7 @@ func (h *Host) Progress() []Progress {
 func (h *Host) Ending() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.ending > 0 {
-		return true
-	}
-	for _, c := range h.clients {
-		if c.Ending() {
-			return true
-		}
-	}
-	return false
+	return h.ending > 0 || h.leaving.Load() > 0
 }
 
 // running returns the clients that run.

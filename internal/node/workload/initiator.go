@@ -16,12 +16,35 @@ type initiator struct {
 	to   netip.AddrPort
 	done func(Result)
 
-	account // guarded by endpoint.mu
+	// Guarded by endpoint.mu.
+	account
+	isEnding   bool
+	whenEnding func() // of WhenEnding; nil before
 }
 
 // newInitiator returns an initiator that has nothing open yet.
 func newInitiator(m *provider.Miniport, c clock.Clock, spec *Spec, from netip.Addr, to netip.AddrPort, done func(Result)) initiator {
 	return initiator{endpoint: newEndpoint(m, c, spec), from: from, to: to, done: done}
+}
+
+// WhenEnding implements client.
+func (i *initiator) WhenEnding(f func()) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.whenEnding = f; i.isEnding {
+		f()
+	}
+}
+
+// setEnding notes that the result may come soon. i.mu is held.
+func (i *initiator) setEnding() {
+	if i.isEnding {
+		return
+	}
+	i.isEnding = true
+	if i.whenEnding != nil {
+		i.whenEnding()
+	}
 }
 
 // Progress implements client.

@@ -235,6 +235,7 @@ func (w *rank) endRound() {
 	}
 	if w.marks&last != 0 {
 		w.leaving = true
+		w.setEnding()
 		w.part()
 		return
 	}
@@ -265,6 +266,7 @@ func (w *rank) fail(why string) {
 		return
 	}
 	w.broken = true
+	w.setEnding()
 	w.failed(w.clock.Now(), why)
 	w.giveUp(w.clock.Now())
 	w.dropAll()
@@ -292,13 +294,6 @@ func (w *rank) Abort(reason string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.fail(reason)
-}
-
-// Ending implements client.
-func (w *rank) Ending() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.broken || w.leaving
 }
 
 // An outflow is a rank's session on the connection to the next one.

@@ -45,6 +45,7 @@ func runStorm(m *provider.Miniport, c clock.Clock, spec Spec, from netip.Addr, t
 	w.account = newAccount(w.spec, c.Now())
 	w.begin(c.Now(), 0)
 	w.startProbes()
+	w.setEnding() // connections end all the time
 	w.soon()
 	return w, nil
 }
@@ -184,9 +185,6 @@ func (w *storm) Abort(reason string) {
 	w.fail(reason)
 	w.advance()
 }
-
-// Ending implements client. Connections end all the time.
-func (w *storm) Ending() bool { return true }
 
 // An attempt is the storm's session on one connection.
 type attempt struct {
