@@ -116,7 +116,7 @@ func (b *Buffer[F]) obey(in int, f mmu.PFC) {
 	b.progress(now)
 	for _, quanta := range f.Quanta {
 		if quanta > 0 {
-			b.plane.findDeadlock(now)
+			b.shard.findDeadlock(now)
 			break
 		}
 	}

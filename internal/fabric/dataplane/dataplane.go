@@ -71,6 +71,7 @@ type Plane[F any] struct {
 	of        map[string]int // by node: its shard
 	crossing  []*Wire[F]     // from one shard to another
 	windowed  bool           // a window of clock.Shards lasts
+	handed    func(from, to Owner[F], f F)
 	topology  *topology.Topology
 	buffers   map[string]*Buffer[F] // by node
 	switches  []*Buffer[F]          // those of switches and routers, in the order of the nodes
@@ -82,7 +83,7 @@ type Plane[F any] struct {
 
 // New returns the wires of a topology, which its owner adds by AddWire, and then AddBuffers.
 func New[F any](c *clock.Virtual, owner Owner[F], t *topology.Topology) *Plane[F] {
-	return NewSharded([]Shard[F]{{c, owner}}, nil, t)
+	return NewSharded([]Shard[F]{{c, owner}}, nil, t, nil)
 }
 
 // Buffer returns that of a node; nil if it has none.

@@ -11,12 +11,21 @@ import (
 // Deadlocks returns those that were found, in order.
 func (p *Plane[F]) Deadlocks() []bufferstats.Deadlock { return p.deadlocks }
 
+// findDeadlock looks for queues that wait for each other, as EndWindow does where a window lasts.
+func (s *shard[F]) findDeadlock(now time.Duration) {
+	if s.plane.windowed {
+		s.obeyed = true
+		return
+	}
+	s.plane.findDeadlock(now)
+}
+
+// cycle returns queues that wait for each other; nil if there are none.
+func (p *Plane[F]) cycle() []mmu.Queue { return mmu.Deadlock(p.members, p.peer) }
+
 // findDeadlock looks for queues that wait for each other, and tells of those that it finds once.
 func (p *Plane[F]) findDeadlock(now time.Duration) {
-	if p.windowed {
-		return // whoever begins a window knows that there is none
-	}
-	cycle := mmu.Deadlock(p.members, p.peer)
+	cycle := p.cycle()
 	if cycle == nil {
 		return
 	}

@@ -22,10 +22,11 @@ type Shard[F any] struct {
 
 // A shard is a Shard with what its goroutine needs.
 type shard[F any] struct {
-	plane *Plane[F]
-	clock *clock.Virtual
-	owner Owner[F]
-	kept  []crossing[F] // frames that have left it in this window
+	plane  *Plane[F]
+	clock  *clock.Virtual
+	owner  Owner[F]
+	kept   []crossing[F] // frames that have left it in this window
+	obeyed bool          // a pause has begun in this window
 
 	packet  impair.Packet  // that a wire decides on
 	verdict impair.Verdict // on it
@@ -36,13 +37,13 @@ type shard[F any] struct {
 type crossing[F any] struct {
 	wire *Wire[F]
 	transit[F]
-	turn clock.Turn // that the wire's timer would have if the wire were empty
+	turn clock.Turn // that the wire's timer would have if this frame were the first to leave
 }
 
 // NewSharded is New with nodes that are in shards: of has the number of each node's, by name; others are in the first. The owner of
-// the first is told of deadlocks.
-func NewSharded[F any](shards []Shard[F], of map[string]int, t *topology.Topology) *Plane[F] {
-	p := &Plane[F]{of: of, topology: t, buffers: map[string]*Buffer[F]{}, wires: make([][2]*Wire[F], len(t.Links))}
+// the first is told of deadlocks. handed is told of each frame that has left its shard, between windows.
+func NewSharded[F any](shards []Shard[F], of map[string]int, t *topology.Topology, handed func(from, to Owner[F], f F)) *Plane[F] {
+	p := &Plane[F]{of: of, topology: t, handed: handed, buffers: map[string]*Buffer[F]{}, wires: make([][2]*Wire[F], len(t.Links))}
 	for _, s := range shards {
 		p.shards = append(p.shards, &shard[F]{plane: p, clock: s.Clock, owner: s.Owner})
 	}
@@ -66,22 +67,26 @@ func (p *Plane[F]) Lookahead() time.Duration {
 }
 
 // BeginWindow has frames that leave a shard be kept until EndWindow. Then shards have nothing in common in a window of
-// clock.Shards that is no longer than Lookahead, but for what the owners have. The caller knows that no deadlock comes in it.
+// clock.Shards that is no longer than Lookahead, but for what the owners have.
 func (p *Plane[F]) BeginWindow() { p.windowed = true }
 
 // EndWindow hands over the frames that have left their shards since BeginWindow. final returns the final turn for one that a
-// shard has given; handed is told of each frame.
-func (p *Plane[F]) EndWindow(final func(shard int, t clock.Turn) clock.Turn, handed func(from, to Owner[F], f F)) {
+// shard has given. It reports whether a deadlock has come, of which the owner has not been told.
+func (p *Plane[F]) EndWindow(final func(shard int, t clock.Turn) clock.Turn) (deadlocked bool) {
 	p.windowed = false
+	obeyed := false
 	for i, s := range p.shards {
 		for j := range s.kept {
 			c := &s.kept[j]
-			handed(s.owner, c.wire.end.owner, c.frame)
+			p.handed(s.owner, c.wire.end.owner, c.frame)
 			c.wire.hand(c.transit, final(i, c.turn))
 		}
 		clear(s.kept) // of frames
 		s.kept = s.kept[:0]
+		obeyed = obeyed || s.obeyed
+		s.obeyed = false
 	}
+	return obeyed && p.cycle() != nil
 }
 
 // keep keeps a frame that has entered a wire to another shard.
@@ -94,16 +99,16 @@ func (s *shard[F]) keep(w *Wire[F], t transit[F]) {
 // crosses reports whether the wire leads from one shard to another.
 func (w *Wire[F]) crosses() bool { return w.begin != w.end }
 
-// hand is push for a frame that entered in a window, and had the turn of the timer that would have been set then for an empty wire.
-// If the wire became empty only after that, the frame would have been on it, and the timer would have been set for the frame in
-// that turn (emptied).
+// hand is push for a frame that entered in a window, and had the turn of the timer that would have been set then if the frame was
+// the first to leave. If frames that are first were on the wire and left it only after that, the timer would have been set for this
+// one in the turn in which they did (expired).
 func (w *Wire[F]) hand(t transit[F], entered clock.Turn) {
 	if !w.inserted(t) {
 		return
 	}
 	turn := entered
-	if w.transit.used == 1 && entered.Earlier(w.emptied) {
-		turn = w.emptied
+	if entered.Earlier(w.expired) {
+		turn = w.expired
 	}
 	first := w.transit.first()
 	w.timer.ResetTo(turn.Moved(max(first.Departs, w.free)))

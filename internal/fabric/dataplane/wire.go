@@ -39,7 +39,7 @@ type Wire[F any] struct {
 	transit transits[F]
 	timer   clock.VirtualTimer // calls Expire
 	free    time.Duration      // until when the end of a plain wire is busy
-	emptied clock.Turn         // that the timer would have taken when the wire became empty, had there been more; if it crosses
+	expired clock.Turn         // that the timer took when frames last left, or would have, had there been more; if it crosses
 }
 
 // AddWire adds a direction of a link, which both stay the caller's. Set says what it does to frames.
@@ -102,9 +102,12 @@ func (w *Wire[F]) Enter(f F) {
 
 // push has a frame leave at its time.
 func (w *Wire[F]) push(t transit[F]) {
-	if w.begin.plane.windowed && w.crosses() {
-		w.begin.keep(w, t)
-		return
+	if w.crosses() {
+		if w.begin.plane.windowed {
+			w.begin.keep(w, t)
+			return
+		}
+		w.begin.plane.handed(w.begin.owner, w.end.owner, t.frame)
 	}
 	if w.inserted(t) {
 		w.arm(t.Departs)
@@ -130,9 +133,8 @@ func (w *Wire[F]) arm(departs time.Duration) {
 func (w *Wire[F]) Expire() {
 	now := w.end.clock.Now()
 	for w.transit.used > 0 {
-		if departs := w.transit.first().Departs; departs > now || w.free > now {
-			w.arm(departs)
-			return
+		if w.transit.first().Departs > now || w.free > now {
+			break
 		}
 		t := w.transit.pop()
 		if w.plain {
@@ -141,7 +143,10 @@ func (w *Wire[F]) Expire() {
 		w.arrive(t, now)
 	}
 	if w.crosses() {
-		w.emptied.Take(w.end.clock, 0)
+		w.expired.Take(w.end.clock, 0)
+	}
+	if w.transit.used > 0 {
+		w.arm(w.transit.first().Departs)
 	}
 }
 

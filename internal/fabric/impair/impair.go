@@ -260,14 +260,25 @@ func (d *Direction) travel() time.Duration {
 // LeastDelay returns the least delay of every packet to come, whatever is drawn: 0 if
 // the settings guarantee none. It changes with Set and Replay alone.
 func (d *Direction) LeastDelay() time.Duration {
-	s := &d.settings
-	if d.sequence == nil && s.Reorder.Probability == 0 {
-		switch d.jitter.kind {
-		case steady:
-			return s.Delay
-		case even:
-			return max(0, s.Delay-s.Jitter.Spread)
-		}
+	if d.sequence != nil {
+		return 0
+	}
+	return leastDelay(&d.settings, d.jitter.kind)
+}
+
+// LeastDelay returns that of a Direction with such settings, which replays nothing.
+func LeastDelay(s *topology.Impairment) time.Duration {
+	return leastDelay(s, newJitter(s.Jitter).kind)
+}
+
+func leastDelay(s *topology.Impairment, jitter distribution) time.Duration {
+	switch {
+	case s.Reorder.Probability > 0:
+		return 0
+	case jitter == steady:
+		return s.Delay
+	case jitter == even:
+		return max(0, s.Delay-s.Jitter.Spread)
 	}
 	return 0
 }

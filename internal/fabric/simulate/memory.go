@@ -33,6 +33,10 @@ const (
 	packetTakes  = 320  // one under way, without its payload
 	mostPayload  = 4096 // of a packet
 	leastPayload = 64   // that, with its headers, counts in a queue
+
+	// For each KiB that can enter a direction of a link in a window: what is logged of it at both ends, and the packets that wait
+	// for the end of the window.
+	loggedTakes = 350
 )
 
 // Garbage is collected when the memory in use has grown by collectAt percent, in a process
@@ -42,10 +46,10 @@ const (
 	large     = 256 << 20
 )
 
-// Estimate lists the memory that a simulation of a topology takes, the most first. It errs
+// Estimate lists the memory that a simulation of a topology takes in so many shards, the most first. It errs
 // on the side of too much.
-func Estimate(t *topology.Topology) []Need {
-	var flows, lanes, payload, scratch, patterns, underWay, queued uint64
+func Estimate(t *topology.Topology, shards int) []Need {
+	var flows, lanes, payload, scratch, patterns, underWay, queued, logged uint64
 	for i := range t.Workloads {
 		w := &t.Workloads[i]
 		if len(w.Flows) == 0 {
@@ -69,7 +73,7 @@ func Estimate(t *topology.Topology) []Need {
 			underWay += packets * each
 		}
 	}
-	held := uint64(0)
+	held, window := uint64(0), longestWindow(t)
 	for i := range t.Nodes {
 		if b := t.Nodes[i].Buffer; b != nil && b.Size != nil {
 			held += *b.Size
@@ -87,7 +91,11 @@ func Estimate(t *topology.Topology) []Need {
 				rate = dataplane.PlainRate
 			}
 			held += uint64(d.Delay.Seconds()*float64(rate)/8) + d.Queue.Bytes
+			logged += uint64(window.Seconds()*float64(rate)/8/1024) * loggedTakes
 		}
+	}
+	if shards == 1 {
+		logged = 0
 	}
 	if queued > held { // the rest waits for them, or is lost
 		underWay = uint64(float64(underWay) * float64(held) / float64(queued))
@@ -96,8 +104,8 @@ func Estimate(t *topology.Topology) []Need {
 		{"hosts, switches and links", baseTakes + uint64(len(t.Nodes))*nodeTakes + uint64(2*len(t.Links))*wireTakes},
 		{fmt.Sprintf("%d flows", countFlows(t)), flows + lanes},
 		{"messages that are compared (verify)", payload},
-		{"patterns of messages", patterns + scratch},
-		{"packets under way", underWay},
+		{"patterns of messages", patterns + uint64(shards)*scratch},
+		{"packets under way", underWay + logged},
 	}
 	for i := range needs {
 		needs[i].Bytes = uint64(collected * float64(needs[i].Bytes))

@@ -44,35 +44,47 @@ func live() uint64 {
 
 // fullest returns the bytes that a simulation takes with all flows in full swing, after each
 // has completed so many messages.
-func fullest(t testing.TB, topo *topology.Topology, messages uint64) uint64 {
+func fullest(t testing.TB, topo *topology.Topology, s sharding, messages uint64) uint64 {
 	t.Helper()
 	before := live()
-	l, err := newLab(topo, Options{}, unsharded)
+	l, err := newLab(topo, Options{}, s)
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer l.close()
 	var result *report.Run
 	play := scenario.Begin(l, topo, func(r *report.Run, _ error) { result = r })
-	for !l.under(messages) {
-		if !l.clock.Step() || result != nil {
+	for !l.under(t, messages) {
+		if l.steps(t, 1); result != nil {
 			t.Fatal("it is over before each flow has completed that many messages")
 		}
 	}
 	full := live()
+	l.beginNoWindows()
 	play.Interrupt()
-	for result == nil && l.clock.Step() {
+	for result == nil {
+		l.steps(t, 1)
 	}
 	runtime.KeepAlive(l)
 	return full - before
 }
 
-// under reports whether each client has completed so many messages. It looks now and then.
-func (l *lab) under(messages uint64) bool {
-	for range stepsAtOnce {
-		if !l.clock.Step() {
-			return false
+// steps runs so many events at least.
+func (l *lab) steps(t testing.TB, events int) {
+	t.Helper()
+	for events > 0 {
+		n, err := l.step()
+		if n == 0 || err != nil {
+			t.Fatalf("nothing is left that could happen: %v", err)
 		}
+		events -= n
 	}
+}
+
+// under reports whether each client has completed so many messages. It looks now and then.
+func (l *lab) under(t testing.TB, messages uint64) bool {
+	t.Helper()
+	l.steps(t, stepsAtOnce)
 	clients := 0
 	for _, n := range l.network.nodes {
 		if n.life == nil {
@@ -105,7 +117,7 @@ func TestMemoryOfFlows(t *testing.T) {
 		t.Run(workload, func(t *testing.T) {
 			bytes := map[int]float64{}
 			for _, hosts := range []int{few, some, many} {
-				bytes[hosts] = float64(fullest(t, allToAll(t, hosts, workload), 10))
+				bytes[hosts] = float64(fullest(t, allToAll(t, hosts, workload), unsharded, 10))
 			}
 			// bytes = a + b hosts + c hosts^2
 			slope := func(from, to int) float64 { return (bytes[to] - bytes[from]) / float64(to-from) }
@@ -119,7 +131,7 @@ func TestMemoryOfFlows(t *testing.T) {
 	}
 }
 
-// TestEstimate has the estimate be above what a simulation takes, and not twice of that.
+// TestEstimate has the estimate be above what a simulation takes, and not twice of that, and above what more shards add.
 func TestEstimate(t *testing.T) {
 	for _, workload := range []string{
 		"operation: write, size: 4KiB, depth: 4, duration: 1m",
@@ -128,14 +140,31 @@ func TestEstimate(t *testing.T) {
 		"operation: read, size: 16KiB, depth: 8, duration: 1m, verify: true",
 	} {
 		for _, hosts := range []int{24, 48} {
-			topo := allToAll(t, hosts, workload)
-			took, estimate := fullest(t, topo, 5), total(Estimate(topo))
-			if ratio := float64(estimate) / float64(took); ratio < 1 || ratio > 2 {
-				t.Errorf("%s: %d hosts take %d bytes, and are estimated to take %.2f times that: %v", workload, hosts, took, ratio, Estimate(topo))
-			} else {
-				t.Logf("%s: %d hosts take %d bytes, and are estimated to take %.2f times that", workload, hosts, took, ratio)
+			var before, expected uint64
+			for _, shards := range []int{1, 2} {
+				topo := allToAll(t, hosts, workload)
+				took, estimate := fullest(t, topo, shardingOf(topo, shards), 5), total(Estimate(topo, shards))
+				if ratio := float64(estimate) / float64(took); ratio < 1 || ratio > 2 {
+					t.Errorf("%s: %d hosts in %d shards take %d bytes, and are estimated to take %.2f times that: %v", workload, hosts, shards, took, ratio, Estimate(topo, shards))
+				} else {
+					t.Logf("%s: %d hosts in %d shards take %d bytes, and are estimated to take %.2f times that", workload, hosts, shards, took, ratio)
+				}
+				if shards > 1 && took > before+estimate-expected {
+					t.Errorf("%s: %d hosts take %d bytes more in shards, and are estimated to take %d", workload, hosts, took-before, estimate-expected)
+				}
+				before, expected = took, estimate
 			}
 		}
+	}
+}
+
+// Each shard has memory of its own for messages that nobody looks at.
+func TestEstimateOfShards(t *testing.T) {
+	const size, shards = 64 << 20, 3
+	topo := allToAll(t, 4, "operation: write, size: 64MiB, depth: 1, duration: 1m")
+	s := spread(topo, shards)
+	if took, estimate := fullest(t, topo, s, 1), total(Estimate(topo, s.count)); s.count != shards || took < shards*size || estimate < took {
+		t.Errorf("%d shards take %d bytes, and are estimated to take %d", s.count, took, estimate)
 	}
 }
 
@@ -148,7 +177,7 @@ func TestRefusesWhatDoesNotFit(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	topo = allToAll(t, 2, "operation: write, size: 4KiB, count: 1")
-	need := total(Estimate(topo))
+	need := total(Estimate(topo, 1))
 	if _, err := Run(t.Context(), topo, Options{Memory: need}); err != nil {
 		t.Error(err)
 	}

@@ -67,7 +67,7 @@ func newNetwork(t *topology.Topology, p *programs, clocks []*clock.Virtual, of m
 		s := &shard{network: n, clock: c}
 		n.shards, shards = append(n.shards, s), append(shards, dataplane.Shard[*frame]{Clock: c, Owner: s})
 	}
-	n.plane = dataplane.NewSharded(shards, of, t)
+	n.plane = dataplane.NewSharded(shards, of, t, handed)
 	for i := range t.Nodes {
 		at := &node{network: n, shard: n.shards[of[t.Nodes[i].Name]], spec: &t.Nodes[i], seed: t.SeedOf("node " + t.Nodes[i].Name)}
 		n.nodes = append(n.nodes, at)

@@ -11,6 +11,7 @@ import (
 	"github.com/ndklab/ndklab/internal/provider/transport"
 	"github.com/ndklab/ndklab/provider"
 	"github.com/ndklab/ndklab/provider/clock"
+	"github.com/ndklab/ndklab/topology"
 )
 
 // The time that a packet takes from the end of its last wire to the adapter, unless a topology has another: what a
@@ -189,19 +190,19 @@ func (p *port) quietUntil(now time.Duration) time.Duration {
 	if p.inbox.first != nil {
 		return p.delivers
 	}
-	return now + p.least()
+	return now + leastTurnaround(p.node.spec)
 }
 
-// least returns the least time that a packet takes to the adapter.
-func (p *port) least() time.Duration {
-	if set := p.node.spec.Adapter.Turnaround; set != nil {
+// leastTurnaround returns the least time that a packet takes to the adapter of a host.
+func leastTurnaround(n *topology.Node) time.Duration {
+	if set := n.Adapter.Turnaround; set != nil {
 		return *set
 	}
 	return turnaround
 }
 
 func (p *port) turnaround() time.Duration {
-	least := p.least()
+	least := leastTurnaround(p.node.spec)
 	return least + time.Duration(p.rand.Int64N(int64(least/2)+1))
 }
 

@@ -30,8 +30,8 @@ type Options struct {
 	// Settle waits until all goroutines but the caller's wait for something. With Programs it is needed: Run must be
 	// called in a bubble of testing/synctest, whose Wait it is.
 	Settle func()
-	// Shards bounds how many processors a simulation of many nodes takes; 0: as many as the process has, 8 at most. The report is
-	// the same with any number.
+	// Shards bounds how many processors a simulation of many nodes takes; 0: as many as the process has. It takes 8 at most. The
+	// report is the same with any number.
 	Shards int
 }
 
@@ -70,14 +70,15 @@ const stepsAtOnce = 1 << 12
 // wants it.
 func Run(ctx context.Context, t *topology.Topology, o Options) (*report.Run, error) {
 	started := time.Now()
-	needs := Estimate(t)
+	s := o.sharding(t)
+	needs := Estimate(t, s.count)
 	if err := fits(needs, o.Memory); err != nil {
 		return nil, err
 	}
 	if o.Memory > 0 && total(needs) > large {
 		defer debug.SetGCPercent(debug.SetGCPercent(collectAt))
 	}
-	result, err := runAnew(ctx, t, o, o.sharding(t))
+	result, err := runAnew(ctx, t, o, s)
 	if result != nil {
 		result.Started = started.Format(time.RFC3339)
 		result.Host = fmt.Sprintf("%s %s, cores: %d", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
@@ -132,6 +133,7 @@ func (l *lab) run(ctx context.Context, over func() bool, interrupt func()) error
 	for interrupted := false; !over(); {
 		if ctx.Err() != nil && !interrupted {
 			interrupted = true
+			l.beginNoWindows() // begun anew, the run would be interrupted at its beginning
 			interrupt()
 		}
 		if l.reached != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ndklab/ndklab/internal/fabric/hazard"
+	"github.com/ndklab/ndklab/internal/fabric/impair"
 	"github.com/ndklab/ndklab/topology"
 )
 
@@ -35,13 +36,13 @@ func (o *Options) sharding(t *topology.Topology) sharding {
 	if len(o.Programs) > 0 || len(t.Nodes) < fewestNodes { // programs may do anything at any time
 		return unsharded
 	}
-	return shardingOf(t, cmp.Or(o.Shards, min(runtime.GOMAXPROCS(0), mostShards)))
+	return shardingOf(t, min(cmp.Or(o.Shards, runtime.GOMAXPROCS(0)), mostShards))
 }
 
 // shardingOf returns shards with about the same work each, as many as there may be, between which all links have a delay. If a
-// deadlock is possible there is one: in a window nobody looks for those.
+// deadlock is possible there is one: in a window it would not be found where it comes.
 func shardingOf(t *topology.Topology, most int) sharding {
-	if most == 1 || hazard.MayDeadlock(t) {
+	if most <= 1 || hazard.MayDeadlock(t) {
 		return unsharded
 	}
 	for count := most; count > 1; count-- {
@@ -55,14 +56,14 @@ func shardingOf(t *topology.Topology, most int) sharding {
 }
 
 // balance puts nodes into so many shards. Nodes between which a link has no delay worth a window are in one, and with attached
-// those with one link in that of their neighbour, with which they exchange all that they send. It reports whether no shard has
-// more than 5/4 of the mean work.
+// those with one link in that of their neighbour, with which they exchange all that they send. It reports whether each shard has
+// work, and none more than 5/4 of the mean.
 func balance(t *topology.Topology, count int, attached bool) (of map[string]int, ok bool) {
 	groups := newGroups(t)
 	for i := range t.Links {
 		l := &t.Links[i]
 		a, b := groups.index[l.Endpoints[0].Node], groups.index[l.Endpoints[1].Node]
-		short := min(l.Directions[0].Delay, l.Directions[1].Delay) < leastDelay
+		short := min(impair.LeastDelay(&l.Directions[0]), impair.LeastDelay(&l.Directions[1])) < leastDelay
 		if short || attached && (len(t.Nodes[a].Interfaces) == 1 || len(t.Nodes[b].Interfaces) == 1) {
 			groups.join(a, b)
 		}
@@ -80,7 +81,7 @@ func balance(t *topology.Topology, count int, attached bool) (of map[string]int,
 	for i := range t.Nodes {
 		of[t.Nodes[i].Name] = shard[groups.find(i)]
 	}
-	return of, 4*slices.Max(work)*count <= 5*total
+	return of, slices.Min(work) > 0 && 4*slices.Max(work)*count <= 5*total
 }
 
 // groups are nodes that are in one shard, by their indices: a forest, each tree of which is a group.

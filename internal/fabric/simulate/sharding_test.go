@@ -68,6 +68,18 @@ func TestShardingOf(t *testing.T) {
 			t.Errorf("%d shards, want hosts in both", s.count)
 		}
 	})
+	t.Run("more shards than racks", func(t *testing.T) {
+		if s := shardingOf(racks(t, 4, 6, 0, "", ""), 5); s.count != 4 {
+			t.Errorf("%d shards, want none without work", s.count)
+		}
+	})
+	t.Run("jitter", func(t *testing.T) {
+		for jitter, want := range map[string]int{"spread: 500ns": 2, "spread: 900ns": 1, "spread: 100ns, distribution: normal": 1} {
+			if s := shardingOf(racks(t, 4, 6, 2, delayed+", jitter: {"+jitter+"}", ""), 2); s.count != want {
+				t.Errorf("%s: %d shards, want %d", jitter, s.count, want)
+			}
+		}
+	})
 	t.Run("no delay", func(t *testing.T) {
 		if s := shardingOf(racks(t, 4, 6, 2, "", ""), 2); s.count != 1 {
 			t.Errorf("%d shards: %v", s.count, s.of)
@@ -86,7 +98,8 @@ func TestShardingOf(t *testing.T) {
 			t    *topology.Topology
 			want int
 		}{
-			{"asked for", Options{Shards: 2}, large, 2}, {"one", Options{Shards: 1}, large, 1}, {"few nodes", Options{Shards: 2}, small, 1},
+			{"asked for", Options{Shards: 2}, large, 2}, {"one", Options{Shards: 1}, large, 1},
+			{"far too many", Options{Shards: 1 << 40}, large, 5}, {"few nodes", Options{Shards: 2}, small, 1},
 			{"programs", Options{Shards: 2, Programs: make([]Program, 1)}, large, 1},
 		} {
 			if s := c.o.sharding(c.t); s.count != c.want {

@@ -3,6 +3,7 @@ package simulate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"path/filepath"
@@ -23,12 +24,20 @@ import (
 // spread has the nodes of a topology in shards, whatever comes of that: as many as there are at most. The count is 1 where a link
 // without delay keeps them together, or a deadlock is possible.
 func spread(topo *topology.Topology, count int) sharding {
+	if hazard.MayDeadlock(topo) {
+		return unsharded
+	}
+	return spreadAnyhow(topo, count)
+}
+
+// spreadAnyhow is spread though a deadlock may be possible.
+func spreadAnyhow(topo *topology.Topology, count int) sharding {
 	of, _ := balance(topo, count, false)
 	used := map[int]bool{}
 	for _, shard := range of {
 		used[shard] = true
 	}
-	if len(used) < count || hazard.MayDeadlock(topo) {
+	if len(used) < count {
 		return unsharded
 	}
 	return sharding{of, count}
@@ -251,5 +260,113 @@ func TestUnforeseen(t *testing.T) {
 	}
 	if got.back {
 		t.Error("the time that was told went back")
+	}
+}
+
+// A deadlock that comes in a window has the run begin anew, too, before queue pairs go to error for it: nobody has looked for it
+// where it came.
+func TestDeadlockInWindow(t *testing.T) {
+	topo := read(t, "../../../examples/congestion/ring-deadlock.ndklab.yaml")
+	topo = topo.Draw(topo.Seed)
+	l, err := newLab(topo, Options{}, spreadAnyhow(topo, 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	if _, err := l.play(t.Context(), topo, Options{}); !errors.Is(err, errUnforeseen) || l.windows.told.Load() {
+		t.Errorf("error %v, want one for the deadlock; a host had something to tell: %v", err, l.windows.told.Load())
+	}
+}
+
+// within is two sites far from each other, and flows in each of them.
+const within = `
+topology:
+  nodes: {a: {}, b: {}, s: {kind: switch}, c: {}, d: {}, r: {kind: switch}}
+  defaults: {link: {rate: 10gbit}%[1]s}
+  links:
+    - {endpoints: ["a:eth0", "s:p0"]}
+    - {endpoints: ["b:eth0", "s:p1"]}
+    - {endpoints: ["c:eth0", "r:p0"]}
+    - {endpoints: ["d:eth0", "r:p1"]}
+    - {endpoints: ["s:t", "r:t"], delay: 1ms}
+workloads:
+  - {name: w, from: a, to: b, operation: write, size: 64KiB, %[2]s}
+  - {name: v, from: d, to: c, operation: write, size: 64KiB, %[2]s}
+`
+
+// A flow between hosts of one shard is not over in the window in which it begins to end.
+func TestEndsWithinShard(t *testing.T) {
+	for _, end := range []string{"count: 100", "count: 333", "duration: 3ms"} {
+		topo := parsed(t, fmt.Sprintf(within, "", end))
+		if compare(t, topo, 10, 2) == 0 {
+			t.Error("nothing has happened in windows")
+		}
+	}
+}
+
+// An interrupted run has the report of what was until then, also where flows end so fast that it would have to begin anew.
+func TestInterruptedInWindows(t *testing.T) {
+	topo := parsed(t, fmt.Sprintf(within, ", adapter: {turnaround: 0s}", "duration: 10s"))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	o := Options{Reached: func(at time.Duration) {
+		if at > 50*time.Millisecond {
+			cancel()
+		}
+	}}
+	r, err := runAnew(ctx, topo, o, spread(topo, 2))
+	if !errors.Is(err, context.Canceled) || r == nil || !r.Interrupted || r.Seconds < 0.05 {
+		t.Errorf("error %v, report %+v", err, r)
+	}
+}
+
+// Where no window can begin, or none is worth it, the next is tried ever later.
+func TestPutOff(t *testing.T) {
+	topo := parsed(t, lossOfAll)
+	l, err := newLab(topo, Options{}, spread(topo, 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	l.network.byName["a"].pause()
+	for _, want := range []int{20, 40, 80, 160, 320, 640, 1280, 1280} {
+		l.windows.wait = 0
+		if _, err := l.step(); err != nil || l.windows.wait != want {
+			t.Fatalf("the next window is tried after %d events, want %d; error %v", l.windows.wait, want, err)
+		}
+	}
+}
+
+// Shards that are sent more frames than they send do not keep the others, in windows and between them.
+func TestFramesOfShards(t *testing.T) {
+	topo := parsed(t, `
+topology:
+  nodes: {a: {}, b: {}}
+  links:
+    - {endpoints: ["a:eth0", "b:eth0"], delay: 5us, rate: 10gbit}
+workloads:
+  - {name: w, from: a, to: b, operation: write, size: 64KiB, duration: 20ms}
+`)
+	for _, windows := range []bool{true, false} {
+		l, err := newLab(topo, Options{}, spread(topo, 2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.close()
+		if !windows {
+			l.beginNoWindows()
+		}
+		if _, err := l.play(t.Context(), topo, Options{}); err != nil {
+			t.Fatal(err)
+		}
+		for i, s := range l.network.shards {
+			idle := 0
+			for f := s.frames.idle; f != nil; f = f.next {
+				idle++
+			}
+			if idle > 1000 {
+				t.Errorf("windows %v: shard %d keeps %d frames", windows, i, idle)
+			}
+		}
 	}
 }
