@@ -32,12 +32,12 @@ type evidence struct {
 	replay   string          // the command that runs it again
 	log      []byte          // of a lab that has not come up
 	baseline *suite.Baseline // of a simulated run; nil: none
-	memory   uint64          // that a simulated run may take; 0: what is left
+	share    share           // of a simulated run
 }
 
 // evidence is that of a run of a topology, which was read as text from a file.
 func (f *runFlags) evidence(text *topologyText, file string, t *topology.Topology) *evidence {
-	e := &evidence{topology: text, folder: filepath.Join(*f.artifacts, fmt.Sprintf("%s-%d", t.Name, t.Seed)), baseline: f.baseline.read, memory: *f.memory}
+	e := &evidence{topology: text, folder: filepath.Join(*f.artifacts, fmt.Sprintf("%s-%d", t.Name, t.Seed)), baseline: f.baseline.read, share: share{*f.memory, f.jobs()}}
 	if text.gone { // the folder has it
 		file = filepath.Join(e.folder, topologyCopy)
 	}

@@ -241,7 +241,7 @@ func (p *perfFlags) simulated(cmd *cobra.Command, args []string, files *fileFlag
 	if err := simulate.Refuse(only); err != nil {
 		return nil, err
 	}
-	run, err := reported(runSimulation(cmd.Context(), only, *p.memory, nil))
+	run, err := reported(runSimulation(cmd.Context(), only, share{*p.memory, 1}, nil))
 	if err != nil {
 		return nil, err
 	}

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"runtime"
 	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
@@ -39,13 +41,18 @@ type follower interface {
 	reach(at time.Duration)
 }
 
-// runSimulation runs a topology in virtual time, in so many bytes of memory at most; 0: in what
-// is left. Nobody follows it if follow is nil.
-func runSimulation(ctx context.Context, t *topology.Topology, memory uint64, follow follower) (*report.Run, error) {
-	if memory == 0 {
-		memory = simulate.Available()
-	}
-	o := simulate.Options{Memory: memory}
+// A share bounds the memory and the processors of a simulation.
+type share struct {
+	memory uint64 // bytes; 0: what is left
+	jobs   int    // that run at once, and divide the processors
+}
+
+// processors returns how many the simulation may take.
+func (s share) processors() int { return max(1, runtime.GOMAXPROCS(0)/s.jobs) }
+
+// runSimulation runs a topology in virtual time. Nobody follows it if follow is nil.
+func runSimulation(ctx context.Context, t *topology.Topology, of share, follow follower) (*report.Run, error) {
+	o := simulate.Options{Memory: cmp.Or(of.memory, simulate.Available()), Shards: of.processors()}
 	if follow != nil {
 		o.Events, o.Reached = follow.event, follow.reach
 	}
@@ -62,7 +69,7 @@ func (e *evidence) simulate(ctx context.Context, t *topology.Topology, follow fo
 	for _, w := range hazard.Find(t) {
 		follow.event(event.Event{Kind: event.Warning, Text: w})
 	}
-	result, err := reported(runSimulation(ctx, t, e.memory, follow))
+	result, err := reported(runSimulation(ctx, t, e.share, follow))
 	if err != nil {
 		return nil, err
 	}

@@ -35,6 +35,14 @@ type suiteFlags struct {
 	variables             map[string][]string // of the environment, NAME=value, in each file; plan has them
 }
 
+// jobs returns how many runs there are at once. A demo has no flags of suites.
+func (f *runFlags) jobs() int {
+	if f.suite == nil {
+		return 1
+	}
+	return f.suite.jobs.value
+}
+
 func newSuiteFlags(cmd *cobra.Command) *suiteFlags {
 	f := &suiteFlags{
 		variables: map[string][]string{},

@@ -349,7 +349,7 @@ func (r *sweeper) make(ctx context.Context, index int) (*report.Run, error) {
 // runOne runs a topology, in a lab that is made for it or in virtual time.
 func (r *sweeper) runOne(ctx context.Context, t *topology.Topology, follow follower) (*report.Run, error) {
 	if *r.flags.simulate {
-		return reported(runSimulation(ctx, t, *r.flags.memory, follow))
+		return reported(runSimulation(ctx, t, share{*r.flags.memory, r.flags.jobs.value}, follow))
 	}
 	l, err := lab.Start(ctx, t, lab.Options{Events: follow.event})
 	if err != nil {
