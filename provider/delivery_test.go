@@ -346,16 +346,23 @@ func TestBulkIsAcknowledged(t *testing.T) {
 type drivenClock struct {
 	*clock.Virtual
 	advances int
+	advanced func()
 }
 
-func (c *drivenClock) Driven() (clock.Clock, func()) { return c.Virtual, func() { c.advances++ } }
+func (c *drivenClock) Driven() (clock.Clock, func()) {
+	return c.Virtual, func() {
+		c.advances++
+		c.advanced()
+	}
+}
 
-// TestPollingDrives: a consumer that polls runs the device's timers. The carrier's goroutine does not.
+// TestPollingDrives: a consumer that polls runs the device's timers, behind what has arrived: that may have put them off. The
+// carrier's goroutine does not.
 func TestPollingDrives(t *testing.T) {
 	var c *drivenClock
 	var carrier *tray
 	w := newWorldWith(t, addresses, func(cfg *provider.Config) {
-		c = &drivenClock{Virtual: cfg.Clock.(*clock.Virtual)}
+		c = &drivenClock{Virtual: cfg.Clock.(*clock.Virtual), advanced: func() {}}
 		carrier = &tray{Carrier: cfg.Carrier, passes: true}
 		cfg.Clock, cfg.Carrier = c, carrier
 	})
@@ -370,6 +377,12 @@ func TestPollingDrives(t *testing.T) {
 	} {
 		c.advances = 0
 		for range 100 {
+			polls := carrier.polls
+			c.advanced = func() {
+				if carrier.polls == polls {
+					t.Errorf("%s runs timers before what has arrived", name)
+				}
+			}
 			test.poll()
 		}
 		if test.drives != (c.advances > 0) {

@@ -50,8 +50,9 @@ func (r *receiving) pollAlone() (arrived bool) {
 	}
 	r.transport.SetPolled(true)
 	r.transport.AcknowledgeIfDue()
-	r.transport.Advance()
-	return r.poller.Poll(r.polled)
+	arrived = r.poller.Poll(r.polled)
+	r.transport.Advance() // behind what has arrived: an acknowledgement puts off a timeout
+	return arrived
 }
 
 // Poll receives what has arrived, on the calling goroutine, and reports whether that was anything. The carrier's own
@@ -62,7 +63,7 @@ func (r *receiving) Poll() (arrived bool) {
 	}
 	r.transport.SetPolled(true)
 	arrived, alone := r.poller.PollBeside(r.polled)
-	r.transport.Advance()
+	r.transport.Advance() // likewise
 	if !arrived { // else what comes next is acknowledged, too, in the same packet
 		r.transport.AcknowledgeIfDue()
 	}

@@ -156,14 +156,23 @@ func (l *listener) step(r provider.Receiver) int {
 	return l.stepInTurn(r)
 }
 
-// takeTurn locks l.turn, unless somebody has it, who then looks again: what has arrived since they last did might show
-// to nobody else.
+// takeTurn locks l.turn, unless somebody has it, who then looks again, or has the goroutine do so: what has arrived since they
+// last did might show to nobody else.
 func (l *listener) takeTurn() bool {
 	if l.turn.TryLock() {
 		return true
 	}
 	l.missed.Store(true)
 	return l.turn.TryLock() // they may have looked whether it is set just before
+}
+
+// leaveTurn unlocks l.turn for one who does not look again. If the goroutine could not have it meanwhile, and nobody polls, it is
+// woken.
+func (l *listener) leaveTurn() {
+	l.turn.Unlock()
+	if !l.watch.polled.Load() && l.missed.Swap(false) {
+		l.watch.wake()
+	}
 }
 
 // stepInTurn is step with l.turn held.

@@ -88,6 +88,7 @@ func TestTrial(t *testing.T) {
 	begin := func() {
 		l.turn.Lock()
 		defer l.turn.Unlock()
+		l.notePoll() // which has it be alone
 		l.beginPolling(firstTick)
 	}
 	begin()
@@ -278,6 +279,12 @@ func TestPollEnds(t *testing.T) {
 	if n := e.n.Load(); n != maxSteps {
 		t.Errorf("a poll received %d packets, want %d", n, maxSteps)
 	}
+	expectWoken(t, l)
+}
+
+// expectWoken has the goroutine of a listener, which has none, be woken to look what has arrived.
+func expectWoken(t *testing.T, l *listener) {
+	t.Helper()
 	woken := make(chan error, 1)
 	go func() { woken <- l.watch.raw.Read(func(uintptr) bool { return false }) }()
 	select {
@@ -288,4 +295,29 @@ func TestPollEnds(t *testing.T) {
 	case <-time.After(patience):
 		t.Error("the goroutine sleeps on")
 	}
+}
+
+// TestGoroutineLooksBehind a tick, or a poll in which another consumer ended polling, if it wanted to receive meanwhile.
+func TestGoroutineLooksBehind(t *testing.T) {
+	t.Run("tick", func(t *testing.T) {
+		l := open(t, "127.0.0.1").listeners[0]
+		l.missed.Store(true)
+		l.tick()
+		expectWoken(t, l)
+	})
+	t.Run("poll", func(t *testing.T) {
+		from, to := open(t, "127.0.0.1"), open(t, "127.0.0.2")
+		hear(t, from, to)
+		mustSend(t, from, flowBetween(from, to, 0), []roce.Packet{acknowledgement(1)})
+		l := to.listeners[0]
+		l.watch.maxTick = time.Hour
+		to.Poll(&echo{again: func() {
+			to.Resume() // wakes the goroutine, which fails to receive
+			if err := l.watch.file.SetReadDeadline(time.Time{}); err != nil {
+				t.Error(err)
+			}
+			l.step(newCollector())
+		}})
+		expectWoken(t, l)
+	})
 }

@@ -23,12 +23,12 @@ import (
 // socket but an epoll instance with the socket in it, which can be muted: then
 // arrivals do not show. It is, unless the goroutine sleeps and nobody polls.
 
-// pollTick bounds the time that packets wait for somebody who polled and has stopped,
-// without Resume.
+// pollTick is the interval of the ticks that look whether somebody who polled has stopped, without Resume: packets wait for
+// one of them, or two at most, and for as long as the clock's timers may be late.
 const pollTick = 5 * time.Millisecond
 
-// firstTick is the same for one who has just been left alone, and may not be one who polls (soloPoll): each tick that finds
-// that they have polled is followed by one twice as long.
+// firstTick is the first interval of one who has just been left alone, and may not be one who polls (soloPoll): each tick that
+// finds that they have polled is followed by one twice as long.
 const firstTick = 250 * time.Microsecond
 
 // A watch is an epoll instance of one socket.
@@ -105,7 +105,7 @@ func (l *listener) beginPolling(tick time.Duration) {
 	w.polled.Store(true)
 	w.setMuted(true)
 	w.mu.Unlock()
-	w.tickInterval = min(tick, w.maxTick)
+	w.pollsSeen, w.tickInterval = l.polls, min(tick, w.maxTick)
 	l.setTick()
 }
 
@@ -222,10 +222,10 @@ func (s *sleep) check(uintptr) bool {
 	return s.n > 0
 }
 
-// tick ends polling if nobody has polled since the last one. No thread is woken for it while somebody polls, who runs it.
+// tick ends polling if nobody has polled since the last one. No thread is woken for it while somebody polls often, who runs it.
 func (l *listener) tick() {
 	l.turn.Lock()
-	defer l.turn.Unlock()
+	defer l.leaveTurn()
 	polls := l.polls
 	switch {
 	case polls != l.watch.pollsSeen:
@@ -265,7 +265,7 @@ func (l *listener) poll(r provider.Receiver) bool {
 		l.beginPolling(l.watch.maxTick)
 	}
 	n := l.stepInTurn(r)
-	l.turn.Unlock()
+	l.leaveTurn()
 	l.advanceAfter(polls)
 	return n > 0
 }
