@@ -18,8 +18,9 @@ type alarm struct {
 	mu     sync.Mutex // guards what follows
 	queue  priority.Queue[*event]
 	opened bool
-	timer  int         // descriptor of the kernel's timer, which ring reads
-	late   *time.Timer // in its place where the kernel has none to give; nil: it has
+	timer  *os.File    // the kernel's timer, which ring reads
+	fd     int         // timer's descriptor
+	late   *time.Timer // in its place where the kernel has none to give, or the runtime cannot wait for it; else nil
 	setFor time.Duration
 	isSet  bool // for setFor
 }
@@ -27,7 +28,7 @@ type alarm struct {
 // theAlarm is that of the process.
 var theAlarm alarm
 
-// An event is a function that an alarm is to run. The alarm's lock guards at and place.
+// An event is a function that is to run. The lock of the queue that it is in guards at and place.
 type event struct {
 	f     func()
 	at    time.Duration // by Real
@@ -39,6 +40,16 @@ func (e *event) Before(other *event) bool { return e.at < other.at }
 
 // Place implements priority.Item.
 func (e *event) Place() *priority.Place { return &e.place }
+
+// takeDue takes out the first event if it is due at an instant, and returns its function; nil if none is.
+func takeDue(queue *priority.Queue[*event], now time.Duration) (f func()) {
+	if queue.Len() == 0 || queue.First().at > now {
+		return nil
+	}
+	e := queue.First()
+	queue.Remove(e)
+	return e.f
+}
 
 // set has an event's function run at an instant, and not at another one that it was set for.
 func (a *alarm) set(e *event, at time.Duration) {
@@ -96,7 +107,7 @@ func (a *alarm) setTimer(wait time.Duration) {
 	switch {
 	case a.late == nil:
 		// It fails for no such arguments.
-		_ = unix.TimerfdSettime(a.timer, 0, &unix.ItimerSpec{Value: unix.NsecToTimespec(int64(wait))}, nil)
+		_ = unix.TimerfdSettime(a.fd, 0, &unix.ItimerSpec{Value: unix.NsecToTimespec(int64(wait))}, nil)
 	case wait == 0:
 		a.late.Stop()
 	default:
@@ -109,24 +120,33 @@ func (a *alarm) open() {
 	a.opened = true
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
-		a.late = time.AfterFunc(time.Hour, a.expire) // Go's timers will do, though later
+		a.replace()
 		return
 	}
 	descriptor.Note(fd)
-	a.timer = fd
-	go a.ring(os.NewFile(uintptr(fd), "timerfd"))
+	a.fd, a.timer = fd, os.NewFile(uintptr(fd), "timerfd")
+	go a.ring()
 }
 
-// ring runs what is due each time that the kernel's timer expires.
-func (a *alarm) ring(timer *os.File) {
-	defer timer.Close()
+// replace has a timer of Go's take the place of the kernel's, though it is later. The lock is held.
+func (a *alarm) replace() { a.late = time.AfterFunc(time.Hour, a.expire) }
+
+// ring runs what is due each time that the kernel's timer expires. If the runtime cannot wait for that, as where the user has no room
+// in epoll for another descriptor (max_user_watches), it leaves all to a timer of Go's. The descriptor stays as it is: somebody may
+// have closed it, and its number be another's.
+func (a *alarm) ring() {
 	expirations := make([]byte, 8)
 	for {
-		if _, err := timer.Read(expirations); err != nil {
-			return // somebody has closed all descriptors, those of the device's sockets included
+		if _, err := a.timer.Read(expirations); err != nil {
+			break
 		}
 		a.expire()
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.replace()
+	a.isSet = false
+	a.wind()
 }
 
 // expire runs what is due.
@@ -135,10 +155,8 @@ func (a *alarm) expire() {
 	defer a.mu.Unlock()
 	a.isSet = false
 	now := Real().Now()
-	for a.queue.Len() > 0 && a.queue.First().at <= now {
-		e := a.queue.First()
-		a.queue.Remove(e)
-		go e.f()
+	for f := takeDue(&a.queue, now); f != nil; f = takeDue(&a.queue, now) {
+		go f()
 	}
 	a.wind()
 }

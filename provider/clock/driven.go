@@ -10,9 +10,10 @@ import (
 )
 
 // Driven returns a clock that tells the time of c, and whose timers somebody can run who has a processor anyway: they call
-// advance often, which runs the functions that are due, one after the other, on the calling goroutine. While they do, no
-// thread is woken for a timer. When they have stopped, the next function runs half a millisecond late at most, as far as
-// a processor is free, and those after it when timers of c would run. A function must return soon, and may call advance.
+// advance often, several times in each half of a millisecond, which runs the functions that are due, one after the other, on the
+// calling goroutine. While they do, no thread is woken for a timer. When they have stopped, what is due in the half of a
+// millisecond from the next function on runs at its end, as far as a processor is free, and the others when timers of c would. A
+// function must return soon, and may call advance.
 //
 // A clock of another package has a method Driven to take part; one that has none runs its timers itself, and advance does nothing.
 func Driven(c Clock) (_ Clock, advance func()) {
@@ -45,8 +46,8 @@ type drivenClock struct {
 	due    atomic.Int64 // the instant from which advance has something to do
 
 	mu     sync.Mutex // guards what follows; locked before that of alarms
-	queue  priority.Queue[*drivenTimer]
-	driven bool          // somebody has called advance since the clock was last woken
+	queue  priority.Queue[*event]
+	driven bool          // somebody has put off what wakes the clock since it was last woken
 	wakeAt time.Duration // when it is woken next, in time for the first timer; never: it is not
 	timer  *time.Timer   // wakes it if it is not driven; nil before the first time
 	alarm  event         // does if it is; locked by alarms
@@ -54,7 +55,7 @@ type drivenClock struct {
 
 // AfterFunc implements Clock.
 func (c *drivenClock) AfterFunc(d time.Duration, f func()) Timer {
-	t := &drivenTimer{clock: c, f: f}
+	t := &drivenTimer{clock: c, event: event{f: f}}
 	t.Reset(d)
 	return t
 }
@@ -67,16 +68,16 @@ func (c *drivenClock) advance() {
 		return
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	for f := c.take(now); f != nil; f = c.take(now) {
+	for f := takeDue(&c.queue, now); f != nil; f = takeDue(&c.queue, now) {
 		c.mu.Unlock()
-		f()
+		f() // whose panic is the caller's
 		c.mu.Lock()
 	}
 	if c.wakeAt-slack <= now {
 		c.putOff()
 	}
 	c.publish()
+	c.mu.Unlock()
 }
 
 // wake runs what is due since nobody has, each function in a goroutine of its own, as Go's timers do.
@@ -84,22 +85,12 @@ func (c *drivenClock) wake() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.Now()
-	for f := c.take(now); f != nil; f = c.take(now) {
+	for f := takeDue(&c.queue, now); f != nil; f = takeDue(&c.queue, now) {
 		go f()
 	}
 	c.driven, c.wakeAt = false, never
 	c.wind(now)
 	c.publish()
-}
-
-// take takes out the first timer if it is due at an instant, and returns its function; nil if none is. The lock is held.
-func (c *drivenClock) take(now time.Duration) (f func()) {
-	if c.queue.Len() == 0 || c.queue.First().at > now {
-		return nil
-	}
-	t := c.queue.First()
-	c.queue.Remove(t)
-	return t.f
 }
 
 // putOff has the clock, which would be woken soon, be woken slack after the next timer. The lock is held.
@@ -146,19 +137,11 @@ func (c *drivenClock) wind(now time.Duration) {
 // slack after the first timer at the latest. The lock is held.
 func (c *drivenClock) publish() { c.due.Store(int64(c.wakeAt - slack)) }
 
-// A drivenTimer is one of a drivenClock, whose lock guards at and place.
+// A drivenTimer is one of a drivenClock, in whose queue its event is.
 type drivenTimer struct {
 	clock *drivenClock
-	f     func()
-	at    time.Duration
-	place priority.Place
+	event
 }
-
-// Before implements priority.Item.
-func (t *drivenTimer) Before(other *drivenTimer) bool { return t.at < other.at }
-
-// Place implements priority.Item.
-func (t *drivenTimer) Place() *priority.Place { return &t.place }
 
 // Stop implements Timer.
 func (t *drivenTimer) Stop() bool {
@@ -166,7 +149,7 @@ func (t *drivenTimer) Stop() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	pending := t.place.Queued()
-	c.queue.Remove(t)
+	c.queue.Remove(&t.event)
 	return pending
 }
 
@@ -178,7 +161,7 @@ func (t *drivenTimer) Reset(d time.Duration) bool {
 	pending := t.place.Queued()
 	now := c.Now()
 	t.at = now + min(d, never-slack-now)
-	c.queue.Put(t)
+	c.queue.Put(&t.event)
 	c.wind(now)
 	c.publish()
 	return pending

@@ -1,6 +1,7 @@
 package clock
 
 import (
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -320,7 +321,7 @@ func TestAlarmSettles(t *testing.T) {
 	e := &event{f: func() { t.Error("ran") }}
 	left := func() time.Duration {
 		var s unix.ItimerSpec
-		if err := unix.TimerfdGettime(a.timer, &s); err != nil {
+		if err := unix.TimerfdGettime(a.fd, &s); err != nil {
 			t.Fatal(err)
 		}
 		return time.Duration(s.Value.Nano()).Round(time.Minute)
@@ -345,6 +346,48 @@ func TestAlarmSettles(t *testing.T) {
 	}
 	a.stop(e)
 	a.settle()
+}
+
+// TestAlarmIsReplaced where the runtime does not wait for the kernel's timer.
+func TestAlarmIsReplaced(t *testing.T) {
+	silent, err := os.Open(os.DevNull) // which is never readable for something
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	a := &alarm{opened: true, timer: silent, fd: int(silent.Fd())}
+	ran := make(chan bool, 2)
+	e := &event{f: func() { ran <- true }}
+	a.set(e, Real().Now()+time.Millisecond)
+	a.ring()
+	for range 2 {
+		select {
+		case <-ran:
+		case <-time.After(10 * time.Second):
+			t.Fatal("the function has not run")
+		}
+		a.set(e, Real().Now()+time.Millisecond)
+	}
+}
+
+// TestDrivenPanics: a function that panics does so where the clock is driven, which goes on.
+func TestDrivenPanics(t *testing.T) {
+	drive(t, func(r *ride) {
+		r.AfterFunc(0, func() { panic("asked for") })
+		late := r.after(time.Millisecond)
+		func() {
+			defer func() {
+				if got := recover(); got != "asked for" {
+					t.Errorf("recovered %v", got)
+				}
+			}()
+			r.advance()
+		}()
+		r.take(2*time.Millisecond, 100*time.Microsecond)
+		if *late != 0 {
+			t.Errorf("the next function is late by %v", *late)
+		}
+	})
 }
 
 // BenchmarkAdvance is a look at a clock with nothing due, and one that runs a timer which is set anew.

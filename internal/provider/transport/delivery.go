@@ -28,9 +28,11 @@ type Delivery struct {
 	unacknowledged []*Channel    // that have an acknowledgement to send
 	bytes          int           // that arrived since the first of them
 	last           time.Duration // when the last of them arrived
+	timer          clock.Timer   // acknowledges at due; nil before it was first set
+	due            time.Duration
 
-	count  atomic.Int32 // len(unacknowledged), to be read without the lock
-	timing atomic.Bool  // AcknowledgeSoon or AcknowledgeLater has set a timer
+	count atomic.Int32 // len(unacknowledged), to be read without the lock
+	wait  atomic.Int64 // nanoseconds for which timer was set; 0: it is not; written with the lock, but for 0
 }
 
 const (
@@ -40,7 +42,7 @@ const (
 	maxUnacknowledged = 256 << 10
 	// quietTime is the pause after which nothing more is expected: a batch of 64 KiB takes as long.
 	quietTime = 10 * time.Microsecond
-	// shortAckDelay bounds the wait for a consumer that may not come back.
+	// shortAckDelay bounds the wait for a consumer that may not come back, but for how late a timer is that nobody drives any more.
 	shortAckDelay = 100 * time.Microsecond
 	// longAckDelay bounds the wait for one that has come back all the time. It is many of its polls, so that a timer costs
 	// such a consumer nothing.
@@ -133,14 +135,31 @@ func (d *Device) AcknowledgeLater() {
 	}
 }
 
+// acknowledgeAfter sends the acknowledgements that are put off after a wait, or earlier if that was asked for before.
 func (d *Device) acknowledgeAfter(wait time.Duration) {
-	if d.Delivery.timing.Swap(true) {
+	q := &d.Delivery
+	if set := q.wait.Load(); set > 0 && set <= int64(wait) {
 		return
 	}
-	d.driven.AfterFunc(wait, func() {
-		d.Delivery.timing.Store(false)
-		d.Acknowledge()
-	})
+	due := d.Clock.Now() + wait
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.wait.Load() > 0 && q.due <= due {
+		return
+	}
+	q.due = due
+	q.wait.Store(int64(wait))
+	if q.timer == nil {
+		q.timer = d.driven.AfterFunc(wait, d.acknowledgeWhenDue)
+	} else {
+		q.timer.Reset(wait)
+	}
+}
+
+// acknowledgeWhenDue runs when the timer of acknowledgeAfter expires.
+func (d *Device) acknowledgeWhenDue() {
+	d.Delivery.wait.Store(0)
+	d.Acknowledge()
 }
 
 // Acknowledge sends the acknowledgements that are put off.

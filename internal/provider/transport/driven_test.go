@@ -34,11 +34,38 @@ func TestDrivenTimers(t *testing.T) {
 		t.Error("timers of channels are not driven")
 	}
 	d.acknowledgeAfter(time.Millisecond)
-	if !c.driven.Step() || d.Delivery.timing.Load() || c.Step() {
+	if !c.driven.Step() || d.Delivery.wait.Load() > 0 || c.Step() {
 		t.Error("acknowledgements are not sent by a timer that is driven")
 	}
 	if d, c := newDrivable(congestion.WithDCQCN); d.timers != clock.Clock(c.precise) {
 		t.Error("timers of channels that send at a rate are not precise")
+	}
+}
+
+// TestAcknowledgesAtFirst: of two waits that were asked for, the one that ends first does, without a timer for each.
+func TestAcknowledgesAtFirst(t *testing.T) {
+	for _, test := range []struct {
+		first, later, second, want time.Duration
+	}{
+		{longAckDelay, 10 * time.Microsecond, shortAckDelay, shortAckDelay + 10*time.Microsecond},
+		{longAckDelay, longAckDelay - time.Microsecond, shortAckDelay, longAckDelay},
+		{shortAckDelay, 10 * time.Microsecond, longAckDelay, shortAckDelay},
+		{shortAckDelay, 10 * time.Microsecond, shortAckDelay, shortAckDelay},
+	} {
+		c := clock.NewVirtual()
+		d := New(Config{Clock: c, Rand: rand.New(rand.NewPCG(1, 2))})
+		for range 2 { // the timer is set again, too
+			begin := c.Now()
+			d.acknowledgeAfter(test.first)
+			c.Run(test.later)
+			d.acknowledgeAfter(test.second)
+			if at, ok := c.Next(); !ok || at-begin != test.want {
+				t.Errorf("%+v: acknowledged after %v", test, at-begin)
+			}
+			if !c.Step() || c.Step() {
+				t.Errorf("%+v: not acknowledged once", test)
+			}
+		}
 	}
 }
 
