@@ -46,10 +46,10 @@ func (e *egress) enqueue(n *line, runs []run, whole *heldFrame) {
 				continue
 			}
 			r.held = whole
-			if r.mark && whole.frame.Segments() == 1 {
-				frame.Mark(whole.frame.Packet())
-				r.mark = false
-			}
+		}
+		if r.mark && r.held.frame.Segments() == 1 {
+			frame.Mark(r.held.frame.Packet())
+			r.mark = false
 		}
 		r.held.runs++
 		e.memory.left -= runCost

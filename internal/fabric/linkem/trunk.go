@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -30,8 +31,10 @@ type peer struct {
 	pieces  []piece     // of the messages, in order
 	runs    []trunk.Run // of the frame at hand
 	vectors []unix.Iovec
-	pending []byte // what the stream has no room for
-	blocked bool   // something is pending, and the poller tells when there is room
+	pending []byte // what the stream has no room for, from written on
+	written int    // bytes of pending that it had
+	asked   trunk.Asked
+	blocked bool // something is pending, and the poller tells when there is room
 
 	met   chan struct{} // closed when the clocks are known
 	ended chan struct{} // closed when the peer is gone, for reason
@@ -65,6 +68,8 @@ const (
 	trunkRead = 256 << 10
 	// readsAtOnce bounds the reads of a stream between two waits.
 	readsAtOnce = 4
+	// pingsAtOnce bounds the pings that are taken between two waits.
+	pingsAtOnce = 64
 	// firstPings is the number of pings, one after the other, after which the clocks are known well enough to begin.
 	firstPings = 16
 	// maxVectors is UIO_MAXIOV of Linux.
@@ -147,7 +152,7 @@ func (t *trunks) take(e *unix.EpollEvent) {
 	if e.Events&unix.EPOLLOUT != 0 {
 		t.end(q, q.writePending(t.poller))
 	}
-	if e.Events&^unix.EPOLLOUT != 0 {
+	if q.reason == nil && e.Events&^unix.EPOLLOUT != 0 {
 		t.end(q, t.receive(q))
 	}
 }
@@ -163,14 +168,16 @@ func (t *trunks) end(q *peer, err error) {
 		_ = unix.EpollCtl(t.poller.fd, unix.EPOLL_CTL_DEL, fd, nil) // closing does the same
 		unix.Close(fd)
 	}
-	q.pending = nil
+	q.pending, q.written = nil, 0
 	close(q.ended)
 }
 
 // ping asks a peer for the time. A datagram that cannot be sent now is as good as lost.
 func (t *trunks) ping(q *peer) {
 	if q.reason == nil {
-		t.tell(q, &trunk.Ping{Sent: t.now()})
+		p := trunk.Ping{Sent: t.now()}
+		q.asked.Ask(p.Sent)
+		t.tell(q, &p)
 	}
 }
 
@@ -180,9 +187,9 @@ func (t *trunks) tell(q *peer, p *trunk.Ping) {
 	_, _, _ = unix.RawSyscall6(unix.SYS_SENDTO, uintptr(q.pings), uintptr(unsafe.Pointer(&t.sent[0])), uintptr(len(t.sent)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
 }
 
-// takePings answers questions, and learns from answers.
+// takePings answers questions, and learns from answers to those that were asked.
 func (t *trunks) takePings(q *peer) {
-	for {
+	for range pingsAtOnce {
 		n, errno := readNow(q.pings, t.packet[:])
 		now := t.now()
 		if errno == unix.ECONNREFUSED || errno == unix.EINTR { // the other end was not there for an earlier one
@@ -192,12 +199,10 @@ func (t *trunks) takePings(q *peer) {
 			return
 		}
 		p, ok := trunk.ParsePing(t.packet[:n])
-		if ok {
-			q.agreed.Hear(&p)
-		}
 		switch {
-		case !ok:
+		case !ok || p.Answer && !q.asked.Answered(p.Sent):
 		case p.Answer:
+			q.agreed.Hear(&p)
 			q.offset.Add(p, now)
 			q.agreed.Take(&q.offset, now, q.answers < firstPings)
 			if q.answers++; q.answers < firstPings {
@@ -206,6 +211,7 @@ func (t *trunks) takePings(q *peer) {
 				close(q.met)
 			}
 		default:
+			q.agreed.Hear(&p)
 			t.tell(q, &trunk.Ping{Answer: true, Sent: p.Sent, Received: now, Answered: t.now()})
 		}
 	}
@@ -220,12 +226,21 @@ func readNow(fd int, b []byte) (int, unix.Errno) {
 	return int(n), 0
 }
 
-// ship has a frame cross that passes a line, with what was decided on its packets. Frames in staging buffers stay
-// there until flush.
+// ship has a frame cross that passes a line, with what was decided on its packets, in as many messages as their runs take. Frames
+// in staging buffers stay there until flush.
 func (q *peer) ship(n *line, f *frame.Frame, runs []run, arrived time.Duration, memory *pool) {
-	if len(runs) == 0 {
-		return
+	for some := range slices.Chunk(runs, trunk.MaxRuns) {
+		q.append(n, f, some, arrived)
 	}
+	for i := range runs {
+		if h := runs[i].held; h != nil && (i+1 == len(runs) || runs[i+1].held != h) { // those that leave twice have one
+			memory.release(n, h)
+		}
+	}
+}
+
+// append appends a message to what is shipped.
+func (q *peer) append(n *line, f *frame.Frame, runs []run, arrived time.Duration) {
 	message := trunk.Frame{Link: n.link.number, Direction: n.direction, Arrived: arrived, Runs: q.runs[:0]}
 	packets := uint64(0)
 	for i := range runs {
@@ -252,19 +267,17 @@ func (q *peer) ship(n *line, f *frame.Frame, runs []run, arrived time.Duration, 
 			q.pieces = append(q.pieces, piece{begin: begin, end: len(q.heads)})
 		}
 	}
-	for i := range runs {
-		if h := runs[i].held; h != nil && (i+1 == len(runs) || runs[i+1].held != h) { // those that leave twice have one
-			memory.release(n, h)
-		}
-	}
 }
+
+// waits returns how many bytes wait for the stream.
+func (q *peer) waits() int { return len(q.pending) - q.written }
 
 // takes reports whether a frame may be shipped. If not, its packets are lost.
 func (q *peer) takes(n *line, packets uint64) bool {
 	switch {
 	case q.reason != nil:
 		n.stats.Counts.LostDown += packets
-	case len(q.pending) > maxPending:
+	case q.waits() > maxPending:
 		n.stats.Counts.LostOverrun += packets
 	default:
 		q.counts.Frames++
@@ -297,7 +310,7 @@ func (t *trunks) flush(q *peer) {
 	for _, v := range left {
 		q.pending = append(q.pending, unsafe.Slice(v.Base, int(v.Len))...)
 	}
-	q.counts.Pending = max(q.counts.Pending, len(q.pending))
+	q.counts.Pending = max(q.counts.Pending, q.waits())
 	q.pieces, q.heads = q.pieces[:0], q.heads[:0]
 	if err == nil && len(q.pending) > 0 && !q.blocked {
 		err = q.waitForRoom(t.poller, true)
@@ -339,9 +352,9 @@ func advance(v []unix.Iovec, n int) []unix.Iovec {
 
 // writePending writes what waits for the stream.
 func (q *peer) writePending(w *poller) error {
-	if len(q.pending) > 0 {
-		v := unix.Iovec{Base: &q.pending[0]}
-		v.SetLen(len(q.pending))
+	if waits := q.pending[q.written:]; len(waits) > 0 {
+		v := unix.Iovec{Base: &waits[0]}
+		v.SetLen(len(waits))
 		left, err := q.write([]unix.Iovec{v})
 		if err != nil {
 			return err
@@ -350,9 +363,13 @@ func (q *peer) writePending(w *poller) error {
 		if len(left) > 0 {
 			rest = int(left[0].Len)
 		}
-		q.pending = q.pending[:copy(q.pending, q.pending[len(q.pending)-rest:])]
+		q.written = len(q.pending) - rest
 	}
-	if len(q.pending) > 0 {
+	// The bytes that were written are let go when they are more than the rest, so that each byte is moved once, about.
+	if q.written > q.waits() {
+		q.pending, q.written = q.pending[:copy(q.pending, q.pending[q.written:])], 0
+	}
+	if q.waits() > 0 {
 		return nil
 	}
 	return q.waitForRoom(w, false)

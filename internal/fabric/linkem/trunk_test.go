@@ -2,6 +2,7 @@ package linkem
 
 import (
 	"bytes"
+	"encoding/binary"
 	"io"
 	"math"
 	"net"
@@ -65,7 +66,7 @@ func carry(t *testing.T, here, far *bench) {
 	t.Helper()
 	q := here.trunks.byName["other"]
 	for pending := true; pending; {
-		pending = len(q.pending) > 0
+		pending = q.waits() > 0
 		must(t, far.trunks.receive(far.trunks.byName["other"]))
 		must(t, q.writePending(&here.poller))
 	}
@@ -405,7 +406,7 @@ func TestTrunkStrays(t *testing.T) {
 	here, far := crossing(t, topology.Impairment{}, 0)
 	q := far.trunks.byName["other"]
 	send := func(f trunk.Frame) error {
-		_, err := unix.Write(here.trunks.byName["other"].stream, append(trunk.AppendHead(nil, &f), f.Bytes...))
+		_, err := unix.Write(here.trunks.byName["other"].stream, trunk.AppendOwn(append(trunk.AppendHead(nil, &f), f.Bytes...), &f))
 		must(t, err)
 		return far.trunks.receive(q)
 	}
@@ -422,6 +423,107 @@ func TestTrunkStrays(t *testing.T) {
 	}
 	if err := send(trunk.Frame{Link: linkNumber, Bytes: []byte("short"), Runs: []trunk.Run{{Count: 1}}}); err == nil {
 		t.Error("a frame that is none is taken")
+	}
+	own := bytes.Clone(superPacket(1, 100))
+	clear(own[:frame.HeaderLen]) // one packet
+	must(t, send(trunk.Frame{Link: linkNumber, Runs: []trunk.Run{{Count: 1, Mark: true, Own: own}}}))
+	n := far.k.lines[0]
+	if far.egress.send(n); !n.queue.empty() || n.stats.Counts.Lost() > 0 {
+		t.Error("a packet of its own that is marked has not left")
+	}
+}
+
+// A frame of very many packets, each of which leaves by itself, crosses in several messages.
+func TestTrunkOfManyPackets(t *testing.T) {
+	const packets = trunk.MaxRuns + trunk.MaxRuns/2
+	here, far := crossing(t, topology.Impairment{}, 0)
+	here.k.lines[0].model.Set(topology.Impairment{Rate: 1_000_000_000}, 0)
+	here.take(superPacket(packets, 1), time.Hour)
+	carry(t, here, far)
+	if left := far.departures(); len(left) != packets {
+		t.Errorf("%d packets leave, want %d", len(left), packets)
+	}
+}
+
+// Pings that come without end do not keep the engine, and nobody is believed who was not asked.
+func TestTrunkPings(t *testing.T) {
+	here, far := crossing(t, topology.Impairment{}, 0)
+	q := here.trunks.byName["other"]
+	tell := func(p trunk.Ping) {
+		_, err := unix.Write(far.trunks.byName["other"].pings, p.Append(nil))
+		must(t, err)
+	}
+	far.trunks.takePings(far.trunks.byName["other"]) // the first, which here answers
+	here.trunks.takePings(q)
+	before, answers := q.offset, q.answers
+	tell(trunk.Ping{Answer: true, Sent: time.Hour, Received: 2 * time.Hour, Answered: 2 * time.Hour, Knows: true, Ahead: time.Hour})
+	here.trunks.takePings(q)
+	if q.offset != before || q.answers != answers || q.agreed.Ahead() != 0 && q.agreed.Ahead().Abs() > time.Minute {
+		t.Errorf("the peer's clock is ahead by %v, %v before, for an answer that nobody asked for", q.agreed.Ahead(), before.Ahead())
+	}
+
+	socket := func() int {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+		must(t, err)
+		must(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+		t.Cleanup(func() { unix.Close(fd) })
+		return fd
+	}
+	many, flood := socket(), socket()
+	address, err := unix.Getsockname(many)
+	must(t, err)
+	must(t, unix.Connect(flood, address))
+	sent := 0
+	for range 3 * pingsAtOnce {
+		_, err := unix.Write(flood, (&trunk.Ping{Answer: true}).Append(nil))
+		must(t, err)
+		sent++
+	}
+	own := q.pings
+	q.pings = many
+	here.trunks.takePings(q)
+	q.pings = own
+	left := 0
+	for b := make([]byte, trunk.PingLen); ; left++ {
+		if _, errno := readNow(many, b); errno != 0 {
+			break
+		}
+	}
+	if sent-left != pingsAtOnce {
+		t.Errorf("%d pings were taken at once, want %d", sent-left, pingsAtOnce)
+	}
+}
+
+// Bytes that wait for a stream are moved in memory about once, however little the stream takes at a time, and come whole.
+func TestTrunkCatchesUp(t *testing.T) {
+	const size = 16 << 20
+	here, far := crossing(t, topology.Impairment{}, 0)
+	q, from := here.trunks.byName["other"], far.trunks.byName["other"].stream
+	for i := range size / 4 {
+		q.pending = binary.LittleEndian.AppendUint32(q.pending, uint32(i))
+	}
+	moves, writes := 0, 0
+	var got []byte
+	room := make([]byte, 64<<10)
+	for q.waits() > 0 || len(got) < size {
+		before := q.written
+		must(t, q.writePending(&here.poller))
+		if writes++; q.written <= before && q.waits() > 0 {
+			moves++
+		}
+		n, errno := readNow(from, room)
+		if errno != 0 {
+			t.Fatal(errno)
+		}
+		got = append(got, room[:n]...)
+	}
+	if moves > 30 || writes < 100 {
+		t.Errorf("moved %d times in %d writes", moves, writes)
+	}
+	for i := range size / 4 {
+		if n := binary.LittleEndian.Uint32(got[4*i:]); n != uint32(i) {
+			t.Fatalf("word %d is %d", i, n)
+		}
 	}
 }
 

@@ -29,6 +29,29 @@ type Ping struct {
 // PingLen is the length of a ping, bytes.
 const PingLen = 40
 
+// An Asked has the last pings that were sent, and not answered yet: nobody else's answers are believed.
+type Asked struct {
+	sent [64]time.Duration // 0: answered; those of a window, but for the first ones, which are answered at once
+	next int
+}
+
+// Ask notes a ping that is sent at a positive instant.
+func (a *Asked) Ask(sent time.Duration) {
+	a.sent[a.next] = sent
+	a.next = (a.next + 1) % len(a.sent)
+}
+
+// Answered takes an answer to a ping, and reports whether it is the first one.
+func (a *Asked) Answered(sent time.Duration) bool {
+	for i := range a.sent {
+		if a.sent[i] == sent && sent > 0 {
+			a.sent[i] = 0
+			return true
+		}
+	}
+	return false
+}
+
 // The bits of a ping's second word.
 const (
 	isAnswer = 1 << iota

@@ -45,11 +45,11 @@ type Run struct {
 const (
 	headLen = 24
 	runLen  = 24
-	// maxRuns bounds the runs of a frame: each of its packets may leave by itself, and twice.
-	maxRuns = 1 << 14
+	// MaxRuns bounds the runs of a message. Those of a frame with more are in several.
+	MaxRuns = 1 << 14
 	// MaxLen is the length of the longest message. The frames that runs have of their own are packets of the frame, each of which is
 	// there twice at most, with its headers.
-	MaxLen = headLen + maxRuns*(runLen+frame.MaxHeaders) + 3*frame.MaxLen
+	MaxLen = headLen + MaxRuns*(runLen+frame.MaxHeaders) + 3*frame.MaxLen
 )
 
 // AppendHead appends a frame's message but for its bytes and the runs' own, which follow.
@@ -96,7 +96,7 @@ func parse(b []byte, f *Frame) error {
 		return errCut
 	}
 	runs := int(binary.LittleEndian.Uint16(b[4:]))
-	if runs > maxRuns || len(b) < headLen+runs*runLen {
+	if runs > MaxRuns || len(b) < headLen+runs*runLen {
 		return errCut
 	}
 	f.Direction, f.Link, f.Arrived = int(b[6]), binary.LittleEndian.Uint32(b[8:]), time.Duration(binary.LittleEndian.Uint64(b[16:]))

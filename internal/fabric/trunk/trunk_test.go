@@ -72,14 +72,14 @@ func TestStream(t *testing.T) {
 
 // The longest message that may be fits into a reader.
 func TestLongest(t *testing.T) {
-	f := Frame{Runs: make([]Run, maxRuns), Bytes: make([]byte, frame.MaxLen)}
+	f := Frame{Runs: make([]Run, MaxRuns), Bytes: make([]byte, frame.MaxLen)}
 	for i := range f.Runs {
-		f.Runs[i].Own = make([]byte, frame.MaxHeaders+2*frame.MaxLen/maxRuns)
+		f.Runs[i].Own = make([]byte, frame.MaxHeaders+2*frame.MaxLen/MaxRuns)
 	}
 	stream := message(&f)
 	r := NewReader(1)
 	r.Add(copy(r.Room(), stream))
-	if got, err := r.Next(); err != nil || got == nil || len(got.Runs) != maxRuns {
+	if got, err := r.Next(); err != nil || got == nil || len(got.Runs) != MaxRuns {
 		t.Error(err)
 	}
 }
