@@ -112,7 +112,7 @@ func TestDilatedChanges(t *testing.T) {
 		return n.stats.Counts.LostCut == before
 	}
 	b.shift(dilated * time.Hour)
-	must(t, b.links.set(setParams{Link: "x", Settings: flap}))
+	b.set(t, setParams{Link: "x", Settings: flap})
 	if !passes(30*time.Minute) || passes(time.Hour) {
 		t.Error("the link is not down from an hour after its settings changed")
 	}
@@ -133,7 +133,7 @@ func TestDilatedLinksDelayFrames(t *testing.T) {
 	for dilated, want := range map[dilation]bool{1: false, 40: true} {
 		short := topology.Impairment{Delay: coalesceTime / 2}
 		b := newDilatedBench(t, dilated, short)
-		must(t, b.links.set(setParams{Link: "x", Direction: 1, Settings: short}))
+		b.set(t, setParams{Link: "x", Direction: 1, Settings: short})
 		if b.poller.delayed() != want {
 			t.Errorf("with dilation %d, delayed is %v", dilated, !want)
 		}

@@ -332,7 +332,8 @@ func TestFabricObeysHosts(t *testing.T) {
 // Packets that are ECN-capable are marked as the queue says, each by itself, also where a frame has several.
 func TestFabricMarks(t *testing.T) {
 	b := newFabricBench(t, "hpcc", "")
-	must(t, b.links.set(setParams{"a:eth0", 1, topology.Impairment{Rate: 1e9, Delay: 40 * us, ECN: topology.ECN{Min: 8000, Max: 8001, Probability: 1}}}))
+	_, err := b.links.set(setParams{"a:eth0", 1, topology.Impairment{Rate: 1e9, Delay: 40 * us, ECN: topology.ECN{Min: 8000, Max: 8001, Probability: 1}}})
+	must(t, err)
 	b.fabric.advance(max(b.began, b.fabric.clock.Now()))
 	const ect = 26<<2 | 2
 	for _, from := range []string{"b", "c"} {

@@ -3,6 +3,7 @@ package linkem
 import (
 	"bytes"
 	"testing"
+	"time"
 
 	"github.com/ndklab/ndklab/internal/fabric/frame"
 	"github.com/ndklab/ndklab/topology"
@@ -95,4 +96,81 @@ func TestTakenOverLinkHasRoom(t *testing.T) {
 	if b.links.takeWaiting("no link") {
 		t.Error("a link that was detached is taken over")
 	}
+}
+
+// Frames that the kernel forwarded through an interface that completes checksums, and cuts super-packets, are skipped, too.
+func TestForwardedCompleteIsSkipped(t *testing.T) {
+	b := newBench(t, topology.Impairment{})
+	watch, kernel := newWatch(t)
+	b.k.state, b.k.ports[0].other = attached, watch
+	for _, raw := range [][]byte{superPacket(3, 300), numbered(9)} {
+		_, err := unix.Write(b.ends[0], raw)
+		must(t, err)
+		f, err := frame.Parse(raw)
+		must(t, err)
+		for i := range f.Segments() {
+			_, err := unix.Write(kernel, f.AppendPacket(make([]byte, frame.HeaderLen), i)) // with no virtio header to speak of
+			must(t, err)
+		}
+	}
+	_, err := unix.Write(b.ends[0], numbered(4))
+	must(t, err)
+	b.links.takeWaiting(b.k.name)
+	b.egress.send(b.k.lines[0])
+	if got, _ := b.left(t); !bytes.Equal(got, []byte{4}) {
+		t.Errorf("packets %v were forwarded, want 4", got)
+	}
+	if len(watch.sent) > 0 {
+		t.Errorf("%d packets are remembered that were forwarded", len(watch.sent))
+	}
+}
+
+// A frame that the kernel forwarded before the port was open is not taken for an equal one that comes later.
+func TestForwardedBeforeIsForgotten(t *testing.T) {
+	for _, c := range []struct {
+		since time.Duration // from now
+		saw   bool
+	}{{time.Minute, false}, {-time.Minute, true}} {
+		watch, kernel := newWatch(t)
+		_, err := unix.Write(kernel, numbered(2))
+		must(t, err)
+		watch.update(time.Now().Add(c.since).UnixNano())
+		if saw := watch.saw(numbered(2)); saw != c.saw {
+			t.Errorf("since %v from now: %v, want %v", c.since, saw, c.saw)
+		}
+	}
+}
+
+// A link whose release was over when nobody waited for it any more can be set, and released again.
+func TestReleasedLinkIsSet(t *testing.T) {
+	b := newBench(t, topology.Impairment{})
+	give := func() (watches [2]*watch) {
+		t.Helper()
+		idle, err := b.links.release("x")
+		if err != nil || idle == nil {
+			t.Fatalf("idle %v, error %v", idle, err)
+		}
+		for i := range watches {
+			watches[i], _ = newWatch(t)
+		}
+		must(t, b.links.released("x", watches))
+		return watches
+	}
+	opened := give()
+	if idle, err := b.links.release("x"); err != nil || idle != nil {
+		t.Errorf("a second release: idle %v, error %v", idle, err)
+	}
+	closes, err := b.links.set(setParams{Link: "x", Settings: topology.Impairment{Rate: 1e9}})
+	if err != nil || closes != opened {
+		t.Errorf("set: watches %v are to be closed, want %v; error %v", closes, opened, err)
+	}
+	if b.k.state != started || b.k.ports[0].other != nil || b.k.ports[1].other != nil {
+		t.Errorf("the link is %v, with watches %v and %v", b.k.state, b.k.ports[0].other, b.k.ports[1].other)
+	}
+	b.arrive(t, numbered(3))
+	b.egress.send(b.k.lines[0])
+	if got, _ := b.left(t); !bytes.Equal(got, []byte{3}) {
+		t.Errorf("packets %v were forwarded, want 3", got)
+	}
+	give()
 }

@@ -65,12 +65,21 @@ func (in *ingress) receive(p *port) bool {
 	now := clock.Sub(in.Time)
 	in.offset = clock.UnixNano() - int64(now)
 	offset := in.offset
-	if p.other != nil && p.line.link.state != started { // the kernel may forward what has just arrived
-		stamp, _ := in.receiver.Stamp(n - 1)
-		last := min(time.Duration(stamp-offset), now)
-		for in.now() < last+forwardTime {
+	if p.first == 0 {
+		if p.first = 1; p.other != nil {
+			if at, stamped := in.receiver.Stamp(0); stamped {
+				p.first = at
+			}
 		}
-		p.other.update()
+	}
+	if p.other != nil {
+		if p.line.link.state != started { // the kernel may forward what has just arrived
+			stamp, _ := in.receiver.Stamp(n - 1)
+			last := min(time.Duration(stamp-offset), now)
+			for in.now() < last+forwardTime {
+			}
+		}
+		p.other.update(p.first)
 	}
 	for i := range n {
 		raw := in.receiver.Frame(i)

@@ -84,6 +84,15 @@ func superPacket(n, size int) []byte {
 	return b
 }
 
+// set changes the settings of a link that is not being given back.
+func (b *bench) set(tb testing.TB, params setParams) {
+	tb.Helper()
+	watches, err := b.links.set(params)
+	if err != nil || watches != [2]*watch{} {
+		tb.Fatalf("watches %v, error %v", watches, err)
+	}
+}
+
 // arrive has a frame arrive at port 0 and the loop take it.
 func (b *bench) arrive(tb testing.TB, raw []byte) {
 	tb.Helper()

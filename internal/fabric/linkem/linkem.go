@@ -41,7 +41,8 @@
 // (package relay, relays.go); they and the links know nothing of each other.
 //
 // Frames of any protocol cross, but for VLAN tags: the kernel keeps them beside
-// the frame, so that the ends must have VLAN offload off to use them.
+// the frame, so that the ends must have VLAN offload off to use them. Of SCTP no super-packets cross, which a virtio header
+// cannot describe.
 //
 // It carries switches and routers with a packet buffer, too, with the links at them, which the kernel never has (fabric.go).
 //

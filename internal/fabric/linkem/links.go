@@ -106,7 +106,6 @@ func (t *linkTable) start(name string) (watches [2]*watch, err error) {
 		}
 		p.empty = max(p.empty, now-maxHandover)
 		if watches[i] = p.other; p.other != nil {
-			p.other.update()
 			for t.ingress.receive(p) {
 			}
 			p.other = nil
@@ -120,10 +119,10 @@ func (t *linkTable) start(name string) (watches [2]*watch, err error) {
 }
 
 // release removes the link's impairments, and closes idle when all packets on their way
-// have left. It may be called again for a release that nobody has waited for.
+// have left. It may be called again for a release that nobody has waited for; idle is nil for one that is over.
 func (t *linkTable) release(name string) (idle <-chan struct{}, err error) {
-	k, err := t.find(name, started, releasing)
-	if err != nil {
+	k, err := t.find(name, started, releasing, released)
+	if err != nil || k.state == released {
 		return nil, err
 	}
 	if k.peer != nil {
@@ -168,24 +167,30 @@ func (t *linkTable) carry(c carryParams) error {
 	return nil
 }
 
-// set changes the settings of a direction. A link that is being released is started again.
-func (t *linkTable) set(s setParams) error {
-	k, err := t.find(s.Link, attached, started, releasing, detached)
+// set changes the settings of a direction. A link that is being released is started again, or has been, since nobody waited for
+// that. It returns the watches that are needed no longer.
+func (t *linkTable) set(s setParams) (watches [2]*watch, err error) {
+	k, err := t.find(s.Link)
 	if err != nil {
-		return err
+		return watches, err
 	}
 	if s.Direction != 0 && s.Direction != 1 {
-		return control.Errorf(control.Usage, "link %s has no direction %d", s.Link, s.Direction)
+		return watches, control.Errorf(control.Usage, "link %s has no direction %d", s.Link, s.Direction)
 	}
 	if err := s.Settings.Check(); err != nil {
-		return control.Errorf(control.Usage, "link %s: %v", s.Link, err)
+		return watches, control.Errorf(control.Usage, "link %s: %v", s.Link, err)
 	}
-	if k.state == releasing { // a request to release that still waits fails
+	if k.state == released {
+		for i, p := range k.ports {
+			watches[i], p.other = p.other, nil
+		}
+	}
+	if k.state == releasing || k.state == released { // a request to release that still waits fails
 		k.state = started
 		k.replay(t.log)
 	}
 	k.lines[s.Direction].set(s.Settings, t.fabric(t.now()))
-	return nil
+	return watches, nil
 }
 
 // begin begins another period of a link's statistics, and its models anew.
@@ -204,7 +209,11 @@ func (t *linkTable) detach(name string) (*link, error) {
 		if err := t.poller.remove(p); err != nil {
 			return nil, fmt.Errorf("link %s: %w", name, err)
 		}
-		if err := p.countOverruns(); err != nil {
+		count := p.countOverruns
+		if k.state == released || k.state == attached && p.other != nil {
+			count = p.forgetOverruns
+		}
+		if err := count(); err != nil {
 			return nil, fmt.Errorf("link %s: %w", name, err)
 		}
 	}
@@ -250,6 +259,8 @@ func (t *linkTable) takeWaiting(name string) bool {
 	for _, p := range k.open() {
 		for n := 0; n < takeBatches && t.ingress.receive(p); n++ {
 		}
+		// If it fails, so does the next count.
+		_ = p.forgetOverruns()
 	}
 	return true
 }

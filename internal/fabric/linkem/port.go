@@ -15,6 +15,7 @@ type port struct {
 	line  *line         // which takes what arrives here
 	empty time.Duration // an instant by which all that had arrived was taken
 	other *watch        // of the other interface, while the link changes hands
+	first int64         // when the first frame arrived, ns of the wall clock; 0: none has
 }
 
 // Sizes to ask for, bytes: bursts of tens of milliseconds. Without privilege
@@ -78,6 +79,14 @@ func (p *port) running() bool {
 	}
 	const need = unix.IFF_UP | unix.IFF_RUNNING
 	return request.Uint16()&need == need
+}
+
+// forgetOverruns has frames not be counted that the kernel forwarded, though the port had no room for them.
+func (p *port) forgetOverruns() error {
+	if _, err := frame.Overruns(p.fd); err != nil {
+		return fmt.Errorf("interface %s: %w", p.name, err)
+	}
+	return nil
 }
 
 // countOverruns adds what the kernel had no room for to the line's account.

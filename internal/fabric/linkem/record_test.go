@@ -135,7 +135,7 @@ func TestReleaseThatIsGivenUp(t *testing.T) {
 		_, err := b.links.release("x")
 		must(t, err)
 	}
-	must(t, b.links.set(setParams{"x", 0, topology.Impairment{Delay: time.Minute}}))
+	b.set(t, setParams{"x", 0, topology.Impairment{Delay: time.Minute}})
 	if err := b.links.released("x", [2]*watch{}); err == nil {
 		t.Error("a link that was changed is released")
 	}

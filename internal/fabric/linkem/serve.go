@@ -153,7 +153,22 @@ func (s *service) takeWhileJoined(name string) {
 }
 
 func (s *service) set(_ context.Context, _ *control.Request, params setParams) error {
-	return s.commands.do(func() error { return s.links.set(params) })
+	var watches [2]*watch
+	err := s.commands.do(func() (err error) {
+		watches, err = s.links.set(params)
+		return err
+	})
+	closeWatches(watches)
+	return err
+}
+
+// closeWatches closes those that there are.
+func closeWatches(watches [2]*watch) {
+	for _, w := range watches {
+		if w != nil {
+			w.close()
+		}
+	}
 }
 
 func (s *service) begin(context.Context, *control.Request, control.None) error {
@@ -174,11 +189,7 @@ func (s *service) start(_ context.Context, _ *control.Request, name string) erro
 		watches, err = s.links.start(name)
 		return err
 	})
-	for _, w := range watches {
-		if w != nil {
-			w.close()
-		}
-	}
+	closeWatches(watches)
 	return err
 }
 
@@ -212,7 +223,7 @@ func (s *service) release(ctx context.Context, _ *control.Request, name string) 
 		}
 		return err
 	})
-	if err != nil {
+	if err != nil || idle == nil {
 		return err
 	}
 	select {
@@ -222,19 +233,13 @@ func (s *service) release(ctx context.Context, _ *control.Request, name string) 
 	}
 	var watches [2]*watch // of the other interface
 	for i := range watches {
-		w, err := openWatch(interfaces[1-i])
-		if err != nil {
-			if i == 1 {
-				watches[0].close()
-			}
+		if watches[i], err = openWatch(interfaces[1-i]); err != nil {
+			closeWatches(watches)
 			return fmt.Errorf("link %s: %w", name, err)
 		}
-		watches[i] = w
 	}
-	err = s.commands.do(func() error { return s.links.released(name, watches) })
-	if err != nil {
-		watches[0].close()
-		watches[1].close()
+	if err = s.commands.do(func() error { return s.links.released(name, watches) }); err != nil {
+		closeWatches(watches)
 	}
 	return err
 }

@@ -88,8 +88,8 @@ func TestFramesWaitWhereLinksDelay(t *testing.T) {
 			t.Errorf("%s: frames can wait without a delay", c.name)
 		}
 		b.commands.queue = append(b.commands.queue, func() {
-			must(t, b.links.set(setParams{"x", 0, topology.Impairment{Delay: c.there}}))
-			must(t, b.links.set(setParams{"x", 1, topology.Impairment{Delay: c.back}}))
+			b.set(t, setParams{"x", 0, topology.Impairment{Delay: c.there}})
+			b.set(t, setParams{"x", 1, topology.Impairment{Delay: c.back}})
 		})
 		b.runCommands()
 		b.ingress.stream.runs, b.poller.more = c.stream, c.more

@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// completeChecksums has the kernel fill in every checksum before a packet leaves
+// CompleteChecksums has the kernel fill in every checksum before a packet leaves
 // an interface. Between a lab's namespaces they may stay open, because no wire
 // is there to damage anything; whoever reads frames with a packet socket or
 // sends them on by other means needs them.
-func completeChecksums(iface string) error {
+func CompleteChecksums(iface string) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err

@@ -50,7 +50,7 @@ func (n *Network) finish(link, end int, ends [2]End) error {
 		}
 	}
 	if e.Outside != nil {
-		if err := completeChecksums(Middle(link, end)); err != nil {
+		if err := CompleteChecksums(Middle(link, end)); err != nil {
 			return fmt.Errorf("%s: %w", Middle(link, end), err)
 		}
 	}
