@@ -38,6 +38,8 @@ type Head struct {
 
 	settings settings // set before anything is accepted
 
+	greeting chan struct{} // holds a token for each connection that is not authenticated yet
+
 	mu       sync.Mutex // guards what follows
 	expected int        // hosts; 0: not known before one has come
 	attached []*attachment
@@ -71,7 +73,10 @@ func FromFiles(listener, launch *os.File, serve func(*Host) control.Handler) (*H
 		launch.Close()
 		return nil, fmt.Errorf("socket for hosts: %w", err)
 	}
-	h := &Head{listener: l, serve: serve, after: time.After, lost: make(chan Loss, MaxHosts+1), changed: make(chan struct{}, 1), launcherOver: make(chan struct{})}
+	h := &Head{
+		listener: l, serve: serve, after: time.After, lost: make(chan Loss, MaxHosts+1), changed: make(chan struct{}, 1), launcherOver: make(chan struct{}),
+		greeting: make(chan struct{}, mostGreetings),
+	}
 	if h.launch, err = control.FromFile(launch, nil); err != nil {
 		l.Close()
 		return nil, err
@@ -256,19 +261,28 @@ func (h *Head) watchLaunch() {
 // host it was, and what its last words were.
 const launcherTime = 250 * time.Millisecond
 
-// accept takes the workers' connections until the listener is closed.
+// accept takes the workers' connections until the listener is closed. While there are too many that are not authenticated, others
+// wait in the kernel: anybody in the network can make some.
 func (h *Head) accept(config *tls.Config) {
 	for {
+		h.greeting <- struct{}{}
 		c, err := h.listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if err != nil {
+			<-h.greeting
 			log.Printf("hosts: %v", err) // out of descriptors, which passes
 			time.Sleep(acceptRetry)
 			continue
 		}
-		go h.attach(c, config)
+		go func() {
+			a, stream := h.authenticate(c, config)
+			<-h.greeting
+			if a != nil {
+				h.attach(a, stream)
+			}
+		}()
 	}
 }
 
@@ -276,10 +290,12 @@ const (
 	acceptRetry = 10 * time.Millisecond
 	// handshakeTime bounds the time in which a connection is authenticated.
 	handshakeTime = 10 * time.Second
+	// mostGreetings bounds the connections that are not authenticated yet.
+	mostGreetings = 64
 )
 
-// attach serves a connection, if a worker of the lab has made it.
-func (h *Head) attach(c net.Conn, config *tls.Config) {
+// authenticate closes a connection that no worker of the lab has made, and then returns nil.
+func (h *Head) authenticate(c net.Conn, config *tls.Config) (*attachment, *tls.Conn) {
 	a := &attachment{head: h, pulse: &pulse{Conn: c}, made: make(chan struct{})}
 	stream := tls.Server(a.pulse, config)
 	ctx, cancel := context.WithTimeout(context.Background(), handshakeTime)
@@ -287,12 +303,17 @@ func (h *Head) attach(c net.Conn, config *tls.Config) {
 	if err := stream.HandshakeContext(ctx); err != nil {
 		c.Close()
 		log.Printf("hosts: connection from %v: %v", c.RemoteAddr(), err)
-		return
+		return nil, nil
 	}
+	return a, stream
+}
+
+// attach serves a connection that a worker of the lab has made.
+func (h *Head) attach(a *attachment, stream *tls.Conn) {
 	h.mu.Lock()
 	if h.ended {
 		h.mu.Unlock()
-		c.Close()
+		a.pulse.Close()
 		return
 	}
 	a.conn = control.OverStream(stream, a.answer)

@@ -115,13 +115,20 @@ func (w *worker) acceptTrunk(ctx context.Context, peer string) error {
 	defer context.AfterFunc(ctx, func() { listener.Close() })()
 	greeted := make(chan *sockets)
 	refused := make(chan error)
+	greeting := make(chan struct{}, mostGreetings)
 	go func() {
 		for {
+			select {
+			case greeting <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
 			c, err := listener.Accept()
 			if err != nil {
 				return // closed
 			}
 			go func() {
+				defer func() { <-greeting }()
 				s, err := w.credentials.greetAsListener(ctx, c.(*net.TCPConn), trunkName(peer, w.Name))
 				if err != nil {
 					select {

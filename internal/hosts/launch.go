@@ -58,6 +58,7 @@ type Launch struct {
 
 	mu       sync.Mutex // guards what follows
 	running  []*exec.Cmd
+	said     []io.Closer   // what their standard error is read from
 	reason   error         // of over
 	ending   bool          // what the launcher says is no news any more
 	patience time.Duration // that its processes are given to end, and again after they were told to
@@ -159,7 +160,11 @@ func (l *Launch) start() {
 		ran.Wait()
 		if l.plan.giveBack != nil {
 			// It says what is wrong, and nothing can be done about it here.
-			if out, err := exec.Command(l.plan.giveBack[0], l.plan.giveBack[1:]...).CombinedOutput(); err != nil {
+			ctx, cancel := context.WithTimeout(context.Background(), giveBackTime)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, l.plan.giveBack[0], l.plan.giveBack[1:]...)
+			cmd.WaitDelay = giveBackDelay
+			if out, err := cmd.CombinedOutput(); err != nil {
 				fmt.Fprintf(l.log, "%s: %v: %s\n", strings.Join(l.plan.giveBack, " "), err, out)
 			}
 		}
@@ -190,7 +195,7 @@ func (l *Launch) run(c command, ran *sync.WaitGroup) error {
 		return control.Errorf(control.Unable, "%s: %v: run ndklab where this program is installed, or name other hosts", c.what, err)
 	}
 	l.mu.Lock()
-	l.running = append(l.running, cmd)
+	l.running, l.said = append(l.running, cmd), append(l.said, said)
 	l.mu.Unlock()
 	ran.Go(func() {
 		last := l.copyLines(said)
@@ -218,15 +223,23 @@ func (l *Launch) assignment(index int) assignment {
 	return a
 }
 
-// lastLines is the number of lines of a launcher's that an error has.
-const lastLines = 3
+const (
+	// lastLines is the number of lines of a launcher's that an error has.
+	lastLines = 3
+	// longestLine bounds a line, bytes: what is longer is cut into several.
+	longestLine = 4096
+)
 
 // copyLines passes lines on to the log, and returns the last when there are no more.
 func (l *Launch) copyLines(said io.Reader) (last []string) {
-	lines := bufio.NewReader(said)
+	lines := bufio.NewReaderSize(said, longestLine)
 	for {
-		line, err := lines.ReadString('\n')
-		if line = strings.TrimRight(line, "\r\n"); line != "" && !l.expected(line) {
+		part, err := lines.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			err = nil
+		}
+		line := strings.TrimRight(string(part), "\r\n")
+		if line != "" && !l.expected(line) {
 			fmt.Fprintln(l.log, line)
 			if last = append(last, line); len(last) > lastLines {
 				last = last[1:]
@@ -317,8 +330,26 @@ func (l *Launch) End() {
 			l.stop(s)
 		}
 	}
+	select {
+	case <-gone:
+		return
+	case <-time.After(patience):
+	}
+	// Something else has its standard error still, such as another host's process, and says nothing that matters any more.
+	l.mu.Lock()
+	for _, said := range l.said {
+		said.Close()
+	}
+	l.mu.Unlock()
 	<-gone
 }
+
+const (
+	// giveBackTime bounds the time in which what was allocated is given back.
+	giveBackTime = 30 * time.Second
+	// giveBackDelay bounds the wait for the output of that when it has ended.
+	giveBackDelay = time.Second
+)
 
 // The time that srun or ssh is given to end when all workers that are there have ended, and again after it was told to. After the
 // loss of a host, for which it may wait for minutes, there is less of it.
