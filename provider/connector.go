@@ -15,6 +15,8 @@ const (
 	// (roce.md 12.3). It bounds how long a silent peer is waited for, not how
 	// soon a lost packet is sent again: package rc has a timer of its own.
 	ackTimeout mad.Timeout = 17
+	// maxAckTimeout is 4.096 us x 2^21, 8.6 s, of which each retry takes as much.
+	maxAckTimeout mad.Timeout = 21
 	// retryCount is 6 since rxe takes 7 for ever (roce.md 13, trap 6).
 	retryCount = 6
 	// rnrRetryCount is for ever: a consumer may post its receives late.

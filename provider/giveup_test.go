@@ -1,6 +1,7 @@
 package provider_test
 
 import (
+	"cmp"
 	"fmt"
 	"testing"
 	"time"
@@ -21,12 +22,15 @@ func TestGivesUp(t *testing.T) {
 		end     int // 0: the one that connects
 		timeout mad.Timeout
 		retries uint8
+		within  mad.Timeout // of each; 0: timeout
 	}{
-		{"the end that connects", 0, 17, 6},
-		{"the end that accepts", 1, 17, 6},
-		{"as a peer asks for it", 1, 14, 3},
-		{"as a peer asks for it that will not wait", 1, 12, 0},
-		{"as Linux asks for it", 1, 19, 7},
+		{"the end that connects", 0, 17, 6, 0},
+		{"the end that accepts", 1, 17, 6, 0},
+		{"as a peer asks for it", 1, 14, 3, 0},
+		{"as a peer asks for it that will not wait", 1, 12, 0, 0},
+		{"not as a peer asks for it that would wait for ever", 1, 0, 6, 17},
+		{"nor as one that would wait for hours", 1, 31, 1, 21},
+		{"as Linux asks for it", 1, 19, 7, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w, gates := newGatedWorld(t)
@@ -50,7 +54,7 @@ func TestGivesUp(t *testing.T) {
 				w.want(h.qp.Write(i, h.at(0, 100), base, peer.mr.RemoteToken(), 0), success)
 			}
 			h.result(provider.StatusIOTimeout)
-			if took, want := w.clock.Now()-start, time.Duration(test.retries+1)*test.timeout.Ack(); took != want {
+			if took, want := w.clock.Now()-start, time.Duration(test.retries+1)*cmp.Or(test.within, test.timeout).Ack(); took != want {
 				t.Errorf("gave up after %v, not %v", took, want)
 			}
 			h.result(provider.StatusCancelled)

@@ -123,6 +123,15 @@ func (l *Listener) Close(completion CloseCompletion, context any) Status {
 	}, completion, context)
 }
 
+// boundedAckTimeout returns what a peer asks us to wait for it, but never without end, nor for hours: a consumer has to learn that it
+// is gone.
+func boundedAckTimeout(asked mad.Timeout) mad.Timeout {
+	if asked == 0 { // never (roce.md 6.4)
+		return ackTimeout
+	}
+	return min(asked, maxAckTimeout)
+}
+
 // deliver hands a connection request to the consumer. The manager's lock is held, and
 // refuses has just said nothing against it.
 func (l *Listener) deliver(request cm.ConnectRequest) {
@@ -138,7 +147,7 @@ func (l *Listener) deliver(request cm.ConnectRequest) {
 	c.agreed = rc.Connection{
 		MTU:     roce.MTUOfCode(request.MTU),
 		SendPSN: request.StartingPSN, ReceivePSN: m.rand.Uint32() & roce.PSNMask,
-		AckTimeout: request.AckTimeout.Ack(), RetryCount: int(request.RetryCount),
+		AckTimeout: boundedAckTimeout(request.AckTimeout).Ack(), RetryCount: int(request.RetryCount),
 		RNRRetryCount: int(request.RNRRetryCount),
 		Selective:     m.offer == offered && request.ECE == offered,
 	}

@@ -64,7 +64,7 @@ func (r *receiving) Poll() (arrived bool) {
 	r.transport.SetPolled(true)
 	arrived, alone := r.poller.PollBeside(r.polled)
 	r.transport.Advance() // likewise
-	if !arrived { // else what comes next is acknowledged, too, in the same packet
+	if !arrived {         // else what comes next is acknowledged, too, in the same packet
 		r.transport.AcknowledgeIfDue()
 	}
 	switch {

@@ -114,6 +114,18 @@ func TestLastWord(t *testing.T) {
 			e.quiet()
 		})
 	}
+	t.Run("a request that cannot be carried out", func(t *testing.T) {
+		e := newReady(t, nil)
+		e.hear(write(100))
+		e.qp.HoldAcknowledgement(true)
+		e.quiet()
+		answer := sends(1, 1)
+		answer.SGL[0].Token = 99
+		e.queue(answer)
+		e.say("ack 100 msn 1")
+		e.quiet()
+		e.completed("send local-protection 1")
+	})
 	t.Run("what was refused is not told", func(t *testing.T) {
 		e := newReady(t, nil)
 		e.hear(write(102))

@@ -306,6 +306,8 @@ func TestReceiveOnly(t *testing.T) {
 	e.say("ack 100 msn 1")
 	e.hearAt(0, roce.Header{Opcode: roce.Acknowledge, PSN: 0, Syndrome: roce.SyndromeInvalidRequest})
 	e.hearAt(0, roce.Header{Opcode: roce.AtomicAcknowledge, PSN: 0, Syndrome: roce.SyndromeACK})
+	e.qp.Probe(0) // with a sequence number that it does not have
+	e.quiet()
 	if at, ok := e.qp.Deadline(); ok || e.qp.State() != Ready {
 		t.Errorf("deadline %v, %t; state %v", at, ok, e.qp.State())
 	}

@@ -256,7 +256,7 @@ func (r *responder) executeAndResume(h *roce.Header, payload []byte) {
 		// A receive may be lacking: then the packet is dropped, as it would be
 		// without anything missing before it.
 		r.execute(&p.header, p.payload)
-		r.q.config.placed()
+		r.q.config.settle()
 		early.recycle(p)
 	}
 	switch {

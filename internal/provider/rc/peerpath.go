@@ -64,7 +64,7 @@ func (q *QP) WantsProbeElsewhere(now time.Duration) bool {
 // is asked for again after longestUnmeasured.
 func (q *QP) Probe(now time.Duration) {
 	b := &q.requester.probe
-	if q.state == Ready && !q.requester.queue.isOutstanding() && (b.unanswered == 0 || now-b.at > longestUnmeasured) {
+	if q.state == Ready && !q.connection.ReceiveOnly && !q.requester.queue.isOutstanding() && (b.unanswered == 0 || now-b.at > longestUnmeasured) {
 		b.pending = true
 	}
 }

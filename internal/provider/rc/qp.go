@@ -139,7 +139,7 @@ func (q *QP) Handle(now time.Duration, h *roce.Header, payload []byte) {
 
 // FinishPlacing copies what Config.Place has put off. It is to be called before the payloads are reused that Handle was
 // given. A message of which something cannot be copied fails when the rest of it arrives.
-func (q *QP) FinishPlacing() { q.config.placed() }
+func (q *QP) FinishPlacing() { q.config.settle() }
 
 // burst bounds the packets in a row that Next takes from one half of the QP while
 // the other has some too: enough for a carrier to merge, few enough not to
@@ -173,6 +173,9 @@ func (q *QP) Next(now time.Duration, p *roce.Packet) bool {
 		sent = q.responder.nextPacket(p) || q.requester.nextPacket(now, p)
 	default:
 		sent = q.requester.nextPacket(now, p) || q.responder.nextPacket(p)
+	}
+	if !sent && q.state == Error { // of late: the first request could not be carried out
+		sent = q.responder.nextPacket(p)
 	}
 	if !sent {
 		return false

@@ -195,6 +195,7 @@ type Config struct {
 	// SharedReceives says that other QPs take from Receives too, so that what
 	// is left in it survives this QP's end.
 	SharedReceives bool
+	unplaced       bool // settle found memory missing, which Scatter has not told yet
 	Memory         Memory
 	// Place copies data to ranges that Memory has resolved, as Scatter does, where that may fail: false
 	// has the QP do as if they had not been resolved. nil: Scatter.

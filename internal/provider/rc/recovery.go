@@ -96,7 +96,7 @@ func (r *requester) advanceOverArrived(now time.Duration) {
 			return
 		}
 		r.placeResponse(now, &response.header, response.sequence, response.payload)
-		r.q.config.placed()
+		r.q.config.settle()
 		b.responses.recycle(response)
 	}
 }

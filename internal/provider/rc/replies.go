@@ -90,12 +90,8 @@ func (r *replies) setNAK(s roce.Syndrome, at int64) { r.nak, r.nakAt = s, at }
 // report notes that the requester is to be told of the early packets around at.
 func (r *replies) report(at int64) { r.reports.add(at) }
 
-// clearNAK drops a NAK that waits: what it complains of has arrived.
-func (r *replies) clearNAK() {
-	if r.nak != 0 {
-		r.clear()
-	}
-}
+// clearNAK drops a NAK that waits, not an acknowledgement.
+func (r *replies) clearNAK() { r.nak = 0 }
 
 // clear drops the acknowledgement or NAK that waits.
 func (r *replies) clear() { r.ackWanted, r.nak = false, 0 }

@@ -94,11 +94,38 @@ func TestRepliesLeaveInOrderOfRequests(t *testing.T) {
 	e.say("read response only 107 (1) msn 7", "nak62 108 msn 7")
 }
 
-func TestNAKIsDroppedWhenTheGapCloses(t *testing.T) {
+func TestNAKWhenTheGapCloses(t *testing.T) {
 	e := newReady(t, nil)
+	// The packet behind the gap was refused, which the peer does not know: it is asked for.
 	e.hear(write(101), write(100))
-	e.say("ack 100 msn 1")
+	e.say("nak60 101 msn 1")
 	e.quiet()
+	// If it has come again meanwhile, nothing is missing.
+	e.hear(write(102), write(101), write(102))
+	e.say("ack 102 msn 3")
+	e.quiet()
+}
+
+// A packet that was executed before a gap is acknowledged when that closes, though the rest does not ask for it.
+func TestAcknowledgedThoughTheGapCloses(t *testing.T) {
+	e := newReady(t, nil)
+	quiet := func(psn uint32) roce.Header {
+		h := write(psn)
+		h.AckReq = false
+		return h
+	}
+	e.hear(write(100), quiet(102), quiet(101))
+	e.say("nak60 102 msn 2")
+	e.quiet()
+	e.hear(write(102), quiet(104), quiet(103), quiet(104))
+	e.say("ack 104 msn 5")
+	e.quiet()
+}
+
+func TestDuplicateLeavesNAK(t *testing.T) {
+	e := newReady(t, nil)
+	e.hear(write(100))
+	e.say("ack 100 msn 1")
 	// A duplicate does not turn a NAK into an ACK.
 	e.hear(write(102), write(100))
 	e.say("nak60 101 msn 1", "ack 100 msn 1")

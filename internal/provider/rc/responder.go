@@ -22,6 +22,7 @@ type responder struct {
 	told     bool   // a receive is complete, and the peer has not been told
 
 	message message
+	refused uint32 // the last packet ahead that was ever refused, less what is above 32 bits
 	token   uint32 // of a WRITE
 	va      uint64 // likewise
 	length  int64  // likewise
@@ -39,6 +40,7 @@ type responder struct {
 func (r *responder) connect() {
 	c := &r.q.connection
 	r.expected = int64(c.ReceivePSN & roce.PSNMask)
+	r.refused = uint32(r.expected) - 1
 	r.replies.selective, r.replies.even = c.Selective, c.Selective && c.evenPackets()
 }
 
@@ -62,7 +64,12 @@ func (r *responder) handle(h *roce.Header, payload []byte) {
 		r.q.counters.OutOfSequence++
 		if r.q.connection.Selective {
 			r.keepEarly(h, at, payload)
-		} else if !r.nakSent {
+			return
+		}
+		if int32(uint32(at)-r.refused) > 0 {
+			r.refused = uint32(at)
+		}
+		if !r.nakSent {
 			r.nakSent = true
 			r.replies.setNAK(roce.SyndromePSNSequence, r.expected)
 		}
@@ -223,7 +230,7 @@ func (r *responder) executeWrite(h *roce.Header, payload []byte) {
 // advance moves on behind a packet of a SEND or WRITE that has been executed.
 func (r *responder) advance(h *roce.Header) {
 	r.expected++
-	r.replies.clearNAK()
+	r.closeGap()
 	if h.AckReq {
 		r.replies.acknowledge()
 	}
@@ -246,6 +253,17 @@ func (r *responder) advance(h *roce.Header) {
 	case h.Opcode.HasImmediate():
 		c.Op, c.Immediate = OpReceiveImmediate, h.Immediate
 	}
+}
+
+// closeGap drops a NAK that waits: the packet that it asks for has arrived. If one behind it was refused meanwhile, the NAK asks for
+// what is missing now, since the peer does not know (roce.md 7.1, step 2).
+func (r *responder) closeGap() {
+	if r.replies.nak == roce.SyndromePSNSequence && int32(r.refused-uint32(r.expected)) >= 0 {
+		r.nakSent = true
+		r.replies.setNAK(roce.SyndromePSNSequence, r.expected)
+		return
+	}
+	r.replies.clearNAK()
 }
 
 // executeRead notes what is asked for; the bytes are read when the responses are

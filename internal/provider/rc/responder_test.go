@@ -502,3 +502,23 @@ func TestLongestRead(t *testing.T) {
 		e.at(0, want)
 	}
 }
+
+// A message of which something could not be copied, before its last packet came, is refused.
+func TestUnplacedIsRefused(t *testing.T) {
+	for _, there := range []bool{true, false} {
+		e := newReady(t, nil)
+		e.qp.config.Place = func(ranges [][]byte, data []byte) bool { return true }
+		e.qp.config.Placed = func() bool { return there }
+		first, last := to(packet(roce.WriteFirst, 100), 3, 0, 300), packet(roce.WriteLast, 101)
+		e.qp.Handle(0, &first, make([]byte, 256))
+		e.qp.FinishPlacing()
+		e.qp.config.Placed = func() bool { return true } // of what follows all is there
+		e.qp.Handle(0, &last, make([]byte, 44))
+		e.qp.FinishPlacing()
+		if there {
+			e.say("ack 101 msn 1")
+		} else {
+			e.say("nak62 101 msn 0")
+		}
+	}
+}

@@ -63,10 +63,21 @@ func (c *Config) Scatter(ranges [][]byte, data []byte, last bool) (ok bool) {
 		Scatter(ranges, data)
 		return true
 	}
+	if c.unplaced {
+		c.unplaced = false
+		return false
+	}
 	return c.Place(ranges, data) && (!last || c.placed())
 }
 
 func (c *Config) placed() bool { return c.Placed == nil || c.Placed() }
+
+// settle makes the copies that are put off. If the memory of one was not there, the next Scatter fails.
+func (c *Config) settle() {
+	if !c.placed() {
+		c.unplaced = true
+	}
+}
 
 // Scatter copies data to the ranges, in order, as far as they reach.
 func Scatter(ranges [][]byte, data []byte) {

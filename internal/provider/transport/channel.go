@@ -71,6 +71,7 @@ type Channel struct {
 	halted         bool      // the peer has ended the connection
 	posted         bool      // among the device's posted
 	fragile        bool      // the memory may vanish that packets are made of
+	continues      bool      // Progress was left before it had sent all, and goes on soon
 	// Prompt has an acknowledgement that is owed go before what is posted. It is the model's.
 	Prompt bool
 	// acknowledgesLast has an acknowledgement that is held back go right behind what is posted.
@@ -142,7 +143,7 @@ func (c *Channel) Reset(config rc.Config) {
 		c.path.heardBy.CompareAndSwap(c, nil)
 	}
 	c.QP, c.postCount, c.cnps = rc.NewQP(config), postCount{}, 0
-	c.flow, c.path = roce.Flow{}, nil
+	c.flow, c.path, c.roundTrip, c.slow = roce.Flow{}, nil, 0, 0
 	c.listening, c.halted, c.timerAt = false, false, 0
 }
 
@@ -242,7 +243,7 @@ func (c *Channel) Receive(packets []roce.Received, how Mode) {
 	d.Traffic.InFrames.Add(uint64(frames))
 	// Packets from our own address are ours: they would have a queue pair believe in another of this device because of
 	// its own questions, which that does not answer.
-	if c.path != nil && frames > 0 && c.flow.Remote != c.flow.Local {
+	if c.path != nil && frames > 0 && c.flow.Remote != c.flow.Local && c.QP.State() == rc.Ready { // else it may be retired
 		c.path.noteHeard(now, c)
 	}
 	if c.listening && requested {
@@ -252,7 +253,7 @@ func (c *Channel) Receive(packets []roce.Received, how Mode) {
 	c.QP.HoldAcknowledgement(hold)
 	c.Progress(now)
 	c.QP.HoldAcknowledgement(false)
-	if c.QP.AcknowledgementPending() {
+	if how != AtOnce && c.QP.AcknowledgementPending() { // else nobody would ask for it: it goes behind what it waits for
 		c.unacknowledged += int32(octets)
 		d.Delivery.queueAcknowledgement(c, octets, now)
 	}
@@ -289,6 +290,23 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
+// mostBatches bounds the batches that are sent in one go, with the lock held: responses to one READ can be very many.
+const mostBatches = 64
+
+// continueSoon has Progress go on when others had the lock. The lock is held.
+func (c *Channel) continueSoon() {
+	if c.continues {
+		return
+	}
+	c.continues = true
+	c.device.Clock.Go(func() {
+		c.Lock()
+		defer c.Unlock()
+		c.continues = false
+		c.Progress(c.device.Clock.Now())
+	})
+}
+
 // Progress moves what the state machine has to say: packets to the carrier,
 // completions to the model, its deadline to the timer.
 func (c *Channel) Progress(now time.Duration) {
@@ -300,7 +318,11 @@ func (c *Channel) Progress(now time.Duration) {
 	}
 	c.takeCredit()
 	most := 0
-	for {
+	for batches := 0; ; batches++ {
+		if batches == mostBatches {
+			c.continueSoon()
+			break
+		}
 		n, octets := 0, 0
 		most = c.mostPackets()
 		if d.Gather {

@@ -132,10 +132,27 @@ func (p *creditPool) updateNeeded() {
 // serve gives those at the head of the line their turns, as far as what is free
 // goes. The last one gets all that it can use.
 func (p *creditPool) serve() {
-	if needed := p.needed.Load(); needed == 0 || p.free.Load() < needed {
+	if !p.mayServe() {
 		return
 	}
+	for p.mayServe() {
+		p.serveSome()
+	}
+	if p.resumableCount.Load() > 0 && p.receiving.Load() == 0 {
+		p.start(p.resume)
+	}
+}
+
+// mayServe reports whether there is enough for the first in the line. Others that give something back while serveSome runs see the
+// needs of the one before it, so that serve looks again.
+func (p *creditPool) mayServe() bool {
+	needed := p.needed.Load()
+	return needed > 0 && p.free.Load() >= needed
+}
+
+func (p *creditPool) serveSome() {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	for p.waiting.n > 0 {
 		wanted := p.waiting.head().bytes
 		free := p.free.Load()
@@ -154,10 +171,6 @@ func (p *creditPool) serve() {
 		p.resumableCount.Add(1)
 	}
 	p.updateNeeded()
-	p.mu.Unlock()
-	if p.resumableCount.Load() > 0 && p.receiving.Load() == 0 {
-		p.start(p.resume)
-	}
 }
 
 // beginReceiving announces endReceiving, which resumes the queue pairs that have been

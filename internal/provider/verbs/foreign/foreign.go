@@ -185,7 +185,7 @@ func (m *Memory) Atomic(op rc.Op, offset, operand, compare uint64) (original uin
 	case op == rc.OpFetchAdd:
 		value = original + operand
 	case op == rc.OpCompareSwap && original != compare:
-		value = original
+		return original, true // the program may be writing there just now, which must not be undone
 	}
 	return original, writev(m.pid, [][]byte{unsafe.Slice((*byte)(unsafe.Pointer(&value)), 8)}, at) == nil
 }

@@ -389,6 +389,33 @@ func TestAtomic(t *testing.T) {
 	}
 }
 
+// TestFailedCompareWritesNothing, which could undo what the program writes just then. An addition of nothing does write: by that it is
+// found out whether memory can be written.
+func TestFailedCompareWritesNothing(t *testing.T) {
+	var s Space
+	page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(page)
+	m, err := s.Register(os.Getpid(), uint64(uintptr(unsafe.Pointer(&page[0]))), uint64(len(page)), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mprotect(page, unix.PROT_READ); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		op               rc.Op
+		operand, compare uint64
+		fits             bool
+	}{{rc.OpCompareSwap, 7, 1, true}, {rc.OpCompareSwap, 7, 0, false}, {rc.OpFetchAdd, 0, 0, false}} {
+		if _, ok := m.Atomic(c.op, 0, c.operand, c.compare); ok != c.fits {
+			t.Errorf("%+v on a page that cannot be written: %v", c, ok)
+		}
+	}
+}
+
 // TestClose has a region's place be free, and another region be found where it was.
 func TestClose(t *testing.T) {
 	var s Space
