@@ -29,7 +29,7 @@ const pollTick = 5 * time.Millisecond
 
 // firstTick is the first interval of one who has just been left alone, and may not be one who polls (soloPoll): each tick that
 // finds that they have polled is followed by one twice as long.
-const firstTick = 250 * time.Microsecond
+const firstTick = 500 * time.Microsecond
 
 // A watch is an epoll instance of one socket.
 type watch struct {
