@@ -19,6 +19,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"time"
 
@@ -119,6 +120,18 @@ func interruptible() (context.Context, func()) {
 	return ctx, cancel
 }
 
+// isPipe reports whether an error says that nobody reads our output any more, and nothing else: another one that is joined with
+// that counts.
+func isPipe(err error) bool {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return !slices.ContainsFunc(joined.Unwrap(), func(e error) bool { return !isPipe(e) })
+	}
+	if wrapped := errors.Unwrap(err); wrapped != nil {
+		return isPipe(wrapped)
+	}
+	return errors.Is(err, unix.EPIPE)
+}
+
 // exitCode returns what an error means to the caller of the program.
 func exitCode(ctx context.Context, err error) int {
 	var (
@@ -126,7 +139,7 @@ func exitCode(ctx context.Context, err error) int {
 		invalid topology.ErrorList
 	)
 	switch {
-	case err == nil, errors.Is(err, unix.EPIPE): // whoever reads us has had enough
+	case err == nil, isPipe(err): // whoever reads us has had enough
 		return exitOK
 	case errors.As(err, &status):
 		return int(status)
@@ -154,7 +167,7 @@ func tell(w io.Writer, err error, code int) {
 		invalid topology.ErrorList
 	)
 	switch {
-	case err == nil, errors.As(err, &status), errors.Is(err, unix.EPIPE):
+	case err == nil, errors.As(err, &status), isPipe(err):
 	case code == exitInterrupted:
 		fmt.Fprintln(w, "ndklab: interrupted")
 	case errors.As(err, &invalid):

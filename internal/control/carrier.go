@@ -86,7 +86,8 @@ func (c unixCarrier) read(longest int) (*message, error) {
 		return nil, err
 	}
 	m := &message{files: parseFiles(oob[:oobn])}
-	if flags&unix.MSG_CTRUNC != 0 {
+	cut := flags&unix.MSG_CTRUNC != 0
+	if cut && len(m.files) == MaxFiles {
 		err = fmt.Errorf("more than %d files with one message", MaxFiles)
 	} else {
 		err = c.readBody(m, head, n, longest)
@@ -94,6 +95,10 @@ func (c unixCarrier) read(longest int) (*message, error) {
 	if err != nil {
 		closeFiles(m.files)
 		return nil, err
+	}
+	if cut { // the rest of the message is there
+		closeFiles(m.files)
+		m.files, m.failed = nil, Errorf(Unable, "the files of %s do not arrive: a process of the lab may open no more (ulimit -n)", m.Method)
 	}
 	return m, nil
 }

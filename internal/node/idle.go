@@ -61,12 +61,30 @@ func (a *Agent) beIdle(params *upParams) (bool, error) {
 	return true, nil
 }
 
-// wake starts the process of a node at which a packet has arrived.
+// wake starts the process of a node at which a packet has arrived. Where there is no room for it now it tries again: nobody tells of
+// further packets.
 func (a *Agent) wake() {
-	if _, err := a.begin(); err != nil && !errors.Is(err, control.ErrClosed) {
+	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
+		_, err := a.begin()
+		if err == nil || errors.Is(err, control.ErrClosed) {
+			return
+		}
 		fmt.Fprintf(a.stderr, "node %s: %v\n", a.cfg.Name, err)
+		a.mu.Lock()
+		waits := a.idle != nil && !a.killed
+		a.mu.Unlock()
+		if !waits {
+			return
+		}
+		time.Sleep(pause)
 	}
 }
+
+// The pause before wake tries again is firstRetry, twice as long each time, and lastRetry at most.
+const (
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 10 * time.Second
+)
 
 // begin starts the process, unless the node has one, and returns the channel to it. If the node is up, the adapter is open
 // then. An idle node whose process cannot be started stays as it is. One whose process cannot open the adapter ends.

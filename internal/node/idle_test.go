@@ -98,6 +98,44 @@ func TestIdleStartsByPacket(t *testing.T) {
 	receives(t, a)
 }
 
+// TestIdleTriesAgain: a node without a process, whose process finds no room when a packet arrives, gets it when there is some.
+func TestIdleTriesAgain(t *testing.T) {
+	cfg := Config{Lab: "l", Name: "n", Idle: true, Interfaces: []Interface{{Name: "lo", MTU: 4200, Addresses: []netip.Prefix{idleAddress}}}}
+	a, log := started(t, cfg)
+	if err := a.Up(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var conn net.Conn
+	var dialed error
+	if err := a.inNetwork(func() { conn, dialed = net.Dial("udp", netip.AddrPortFrom(idleAddress.Addr(), roce.Port).String()) }); err != nil || dialed != nil {
+		t.Fatal(err, dialed)
+	}
+	defer conn.Close()
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: limit.Max}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := conn.Write([]byte("no packet of RoCE"))
+	for said := make([]byte, 100); err == nil; {
+		if n, _ := log.ReadAt(said, 0); n > 0 {
+			break
+		}
+	}
+	if err := errors.Join(err, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)); err != nil {
+		t.Fatal(err)
+	}
+	for a.PID() == 0 {
+		select {
+		case <-a.Done():
+			t.Fatal("the node has ended")
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
 // receives sends a packet to the adapter of a node without a process, and waits until its process has it.
 func receives(t *testing.T, a *Agent) {
 	t.Helper()

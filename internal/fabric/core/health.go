@@ -40,16 +40,21 @@ func (h *health) begin() {
 	h.run()
 }
 
-// run makes one check. It skips the check of a node that is paused, which could not pass.
+// run makes one check. It skips that of a node that is paused, which could not pass, and takes no result of one that was paused
+// meanwhile.
 func (h *health) run() {
 	n := h.node
 	if n.paused {
 		h.runAfter(h.check.Interval)
 		return
 	}
-	number := n.number
+	number, pauses := n.number, n.pauses
 	n.lab.do(CheckHealth{n.of()}, func(d Done) {
-		if n.number != number || n.phase != up || d.Agent {
+		switch {
+		case n.number != number || n.phase != up || d.Agent:
+			return
+		case n.pauses != pauses:
+			h.runAfter(h.check.Interval)
 			return
 		}
 		was := h.state

@@ -54,6 +54,7 @@ type life struct {
 	busy   bool // the phase waits for one of them, or for AgentEnded
 	ended  bool // there is no agent
 	paused bool // its processes are stopped
+	pauses int  // how often they were
 	stale  bool // the topology of the node has changed since it was last configured
 
 	rerouted      bool // it is to have other routes than it was given last
@@ -213,6 +214,9 @@ func (n *node) agentEnded(reason string) {
 		n.abort(err)
 		return
 	}
+	if n.phase == awaitingSwitches { // whoever has asked for the start has no answer yet
+		n.failed = fmt.Errorf("node %s: %s", n.spec.Name, reason)
+	}
 	n.reason = n.stopping
 	n.health.timer.stop()
 	if n.reason == "" {
@@ -274,7 +278,7 @@ func (n *node) advancePhase() {
 		switch {
 		case n.stale && n.everyLink(made):
 			n.reconfigure()
-		case n.lab.present:
+		case n.lab.present && !n.paused: // else a command of the next stage would not even begin
 			n.stages.advance()
 		}
 	case removing:

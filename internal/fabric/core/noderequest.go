@@ -188,6 +188,7 @@ func (r *nodeRequest) pause() {
 		return
 	}
 	n.paused = true
+	n.pauses++
 	r.act(PauseAgent{n.of()}, func(err error) error {
 		if err != nil {
 			n.paused = false

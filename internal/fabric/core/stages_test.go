@@ -2,6 +2,7 @@ package core
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -368,5 +369,90 @@ func TestDeathAmidSpanningTree(t *testing.T) {
 	w.crash("b")
 	if a := w.answer(build); a.Err == nil || !strings.HasSuffix(a.Err.Error(), "node b: its agent was killed by SIGKILL") || w.ended == nil {
 		t.Errorf("%v, ended by %v", a.Err, w.ended)
+	}
+}
+
+// The result of a check during which its node was paused does not count: it could not pass.
+func TestCheckOfPaused(t *testing.T) {
+	w := built(t, staged)
+	w.slow = func(a Action) time.Duration {
+		if _, ok := a.(CheckHealth); ok {
+			return 500 * time.Millisecond
+		}
+		return 0
+	}
+	w.healthy = func(string) string { return "ill" }
+	for w.lab.Node("a").Failures == 0 {
+		w.step()
+	}
+	w.run(1100 * time.Millisecond) // into the second check, by which the node would be unhealthy
+	w.must(ChangeNode{Node: "a", Action: topology.PauseNode})
+	w.run(5 * time.Second)
+	w.healthy = func(string) string { return "" }
+	w.must(ChangeNode{Node: "a", Action: topology.ResumeNode})
+	w.run(5 * time.Second)
+	if s := w.lab.Node("a"); s.Health != Healthy || w.saw("node a is unhealthy: ill") {
+		t.Errorf("%+v, told %q", s, w.told)
+	}
+}
+
+// A stage that comes while its node is paused begins when that goes on: a command would not begin, and the node could not be resumed.
+func TestStageOfPaused(t *testing.T) {
+	w := built(t, `
+name: waits
+seed: 1
+topology:
+  nodes:
+    a: {exec: [{command: late, stage: healthy}], wait_for: [{node: b, stage: healthy}]}
+    b: {healthcheck: {command: check, interval: 1s, timeout: 1s, retries: 9}}
+  links:
+    - {endpoints: ["a:eth0", "b:eth0"]}
+`)
+	ill := true
+	w.healthy = func(string) string {
+		if ill {
+			return "ill"
+		}
+		return ""
+	}
+	w.slow = func(a Action) time.Duration {
+		if _, ok := a.(Execute); ok && w.lab.Node("a").State == NodeIsPaused {
+			return time.Hour
+		}
+		return 0
+	}
+	w.ask(ByHand, ChangeNode{Node: "b", Action: topology.RestartNode})
+	w.run(time.Second)
+	restart := w.ask(ByHand, ChangeNode{Node: "a", Action: topology.RestartNode})
+	w.run(time.Second)
+	w.must(ChangeNode{Node: "a", Action: topology.PauseNode})
+	executed := len(w.done)
+	ill = false
+	w.run(5 * time.Second)
+	asked := w.now
+	w.must(ChangeNode{Node: "a", Action: topology.ResumeNode})
+	if took := w.now - asked; took > time.Second {
+		t.Errorf("resumed after %v", took)
+	}
+	w.run(5 * time.Second)
+	if s := w.lab.Node("a"); s.State != NodeIsReady || !slices.Contains(w.done[executed:], "Execute a") || w.answers[restart] == nil || w.answers[restart].Err != nil {
+		t.Errorf("%+v, restart answered: %+v", s, w.answers[restart])
+	}
+}
+
+// A start whose node dies while the spanning trees at its links are awaited has failed.
+func TestStartDiesAmidSpanningTree(t *testing.T) {
+	w := built(t, behindSwitch)
+	w.slow = func(a Action) time.Duration {
+		if _, ok := a.(AwaitSpanningTree); ok {
+			return 4 * time.Second
+		}
+		return 0
+	}
+	restart := w.ask(ByHand, ChangeNode{Node: "b", Action: topology.RestartNode})
+	w.run(time.Second)
+	w.crash("b")
+	if a := w.answer(restart); a.Err == nil || !strings.HasSuffix(a.Err.Error(), "node b: its agent was killed by SIGKILL") {
+		t.Errorf("%v", a.Err)
 	}
 }

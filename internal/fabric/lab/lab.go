@@ -141,6 +141,10 @@ func Start(ctx context.Context, topo *topology.Topology, options Options) (*Lab,
 	if err != nil {
 		return nil, err
 	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return nil, err
+	}
 	l := newLab(p)
 	l.nodes, l.owner, l.events, l.announce = len(topo.Nodes), true, options.Events, options.Announce
 	logFile, err := l.launch(ctx, len(topo.Captures) > 0, over, options.Network, topo.Continues())
@@ -149,10 +153,7 @@ func Start(ctx context.Context, topo *topology.Topology, options Options) (*Lab,
 	}
 	defer logFile.Close()
 	params := startParams{
-		Topology: topo, StateDir: p.dir, Privileged: privileged(),
-	}
-	if params.Dir, err = os.Getwd(); err != nil {
-		return nil, err
+		Topology: topo, StateDir: p.dir, Privileged: privileged(), Dir: dir,
 	}
 	var files []*os.File
 	for _, log := range []struct {
