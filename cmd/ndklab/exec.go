@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/ndklab/ndklab/internal/control"
 	"github.com/ndklab/ndklab/internal/fabric/lab"
@@ -151,18 +153,36 @@ func runIn(cmd *cobra.Command, target string, command, env []string, noTTY bool)
 			}
 		}
 	}
-	status, err := l.Nodes.Exec(ctx, nodeName, c, files...)
-	if err != nil {
+	ended := make(chan error, 1)
+	go func() {
+		status, err := l.Nodes.Exec(ctx, nodeName, c, files...)
+		if err == nil {
+			err = exitStatus(status)
+		}
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
 		return err
+	case <-ctx.Done(): // and the node's agent does not answer
+		fmt.Fprintf(cmd.ErrOrStderr(), "ndklab: node %s takes no signals now: the command there ends when it goes on\n", nodeName)
+		return context.Cause(ctx)
 	}
-	return exitStatus(status)
 }
 
+const (
+	// signalTime bounds how long a node takes to have a command take a signal.
+	signalTime = time.Second
+	// signalled and a signal's number are the exit status of who is ended by it, as shells say.
+	signalled = 128
+)
+
 // forwardSignals has what would end us be for the command to act upon, from now
-// until cancel is called; the context it returns ends with that alone. SIGHUP would not end
+// until cancel is called; the context it returns ends with that, or, with an
+// exitStatus, when the node takes no signals, as one that is paused. SIGHUP would not end
 // us where nohup has it ignored.
 func forwardSignals(ctx context.Context, l *lab.Lab, nodeName, id string) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	signal.Reset(unix.SIGINT, unix.SIGTERM)
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGQUIT)
@@ -173,8 +193,17 @@ func forwardSignals(ctx context.Context, l *lab.Lab, nodeName, id string) (conte
 		for {
 			select {
 			case s := <-signals:
-				// A command that has just ended gets no signals any more.
-				_ = l.Nodes.Signal(ctx, nodeName, id, s.(syscall.Signal))
+				bounded, done := context.WithTimeout(ctx, signalTime)
+				err := l.Nodes.Signal(bounded, nodeName, id, s.(syscall.Signal))
+				if done(); err == nil {
+					continue
+				}
+				select { // a command that has just ended gets no signals any more, and we are about to know
+				case <-time.After(signalTime):
+					cancel(exitStatus(signalled + int(s.(syscall.Signal))))
+				case <-ctx.Done():
+				}
+				return
 			case <-ctx.Done():
 				return
 			}
@@ -182,7 +211,7 @@ func forwardSignals(ctx context.Context, l *lab.Lab, nodeName, id string) (conte
 	}()
 	return ctx, func() {
 		signal.Stop(signals)
-		cancel()
+		cancel(nil)
 	}
 }
 

@@ -261,6 +261,37 @@ func TestExecPassesSignals(t *testing.T) {
 	run.ended(t)
 }
 
+// A signal that a node does not take ends exec itself: nobody could tell the command there.
+func TestExecInPausedNode(t *testing.T) {
+	run := startRun(t, "exec-paused")
+	cmd := exec.CommandContext(t.Context(), "ndklab", "exec", run.lab+"/a", "--", "sh", "-c", "echo 0; sleep 1000")
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stderr strings.Builder
+	cmd.Stderr, cmd.WaitDelay = &stderr, time.Second // the command in the node has it, too
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if !bufio.NewScanner(stdout).Scan() {
+		t.Fatal("the command has not begun")
+	}
+	if out, err := exec.Command("ndklab", "pause", run.lab+"/a").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 128+int(syscall.SIGTERM) || !strings.Contains(stderr.String(), "node a takes no signals now") {
+		t.Errorf("%v, want exit status %d: %s", err, 128+int(syscall.SIGTERM), stderr.String())
+	}
+	if err := run.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	run.ended(t)
+}
+
 // A lab that is taken down under a command is that command's failure: what it
 // is about exists no more.
 func TestTakenDownByAnother(t *testing.T) {
