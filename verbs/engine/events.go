@@ -33,7 +33,7 @@ var (
 	outboxes sync.Map // int to *outbox
 
 	drainedMu sync.Mutex
-	drained   = map[*outbox]struct{}{} // in which events wait; guarded by drainedMu
+	drained   = map[*outbox]struct{}{} // in which events wait, also while they are held; guarded by drainedMu
 )
 
 func outboxOf(fd int) *outbox {
@@ -52,6 +52,9 @@ func (o *outbox) put(e event) {
 		return
 	}
 	o.waiting = append(o.waiting, e)
+	drainedMu.Lock()
+	drained[o] = struct{}{}
+	drainedMu.Unlock()
 	o.startDrain()
 }
 
@@ -59,9 +62,6 @@ func (o *outbox) put(e event) {
 func (o *outbox) startDrain() {
 	if !o.draining && !o.held && len(o.waiting) > 0 {
 		o.draining = true
-		drainedMu.Lock()
-		drained[o] = struct{}{}
-		drainedMu.Unlock()
 		go o.drain()
 	}
 }

@@ -25,11 +25,13 @@ static pid_t watched; /* the process whose thread waits; atomic */
 bool remote_ended(void)
 {
 	char byte;
+	ssize_t n;
 
 	if (__atomic_load_n(&remote.ended, __ATOMIC_RELAXED))
 		return true;
 	/* Where it left something unread, there is an error before the end. */
-	return recv(remote.socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0 && errno != EAGAIN && errno != EINTR;
+	n = recv(remote.socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+	return !n || (n < 0 && errno != EAGAIN && errno != EINTR);
 }
 
 static void *watch(void *argument)

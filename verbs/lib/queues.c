@@ -347,9 +347,10 @@ int queues_poll_cq(uint64_t handle, int n, struct ibv_wc *wc, uint64_t *times)
 	struct remote_cq *cq = (struct remote_cq *)(uintptr_t)handle;
 	uint32_t completed = __atomic_load_n(&remote.posts->completed, __ATOMIC_SEQ_CST);
 	struct remote_completions *ring = lock_ring(cq);
+	uint32_t vain, consumed = ring->consumed;
 	int taken = n < 0 ? -EINVAL : take_completions(ring, n, wc, times);
-	uint32_t vain;
-	bool waited_for = taken && __atomic_exchange_n(&ring->full, 0, __ATOMIC_SEQ_CST);
+	/* There is room also where all that were taken were of queues that are not there any more. */
+	bool waited_for = ring->consumed != consumed && __atomic_exchange_n(&ring->full, 0, __ATOMIC_SEQ_CST);
 
 	pthread_mutex_unlock(&ring->lock);
 	if (waited_for)

@@ -61,6 +61,7 @@ void drop_socket(int fd)
 			continue;
 		if (!--kept->users) {
 			*at = kept->next;
+			engine->hold_events(fd, 0); /* the next socket may have this descriptor */
 			close(fd);
 			free(kept);
 		}

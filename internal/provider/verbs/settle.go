@@ -28,7 +28,7 @@ func (m model) Watch(watch bool) bool { return m.qp.written.watchSends(watch) }
 
 // Requested implements transport.Model.
 func (m model) Requested() {
-	if m.qp.state == ReadyToReceive {
+	if m.qp.state == ReadyToReceive && !m.qp.destroyed { // of one that is, nobody is left to be told
 		m.qp.raise(EventCommunicationEstablished)
 	}
 }

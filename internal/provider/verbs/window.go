@@ -99,17 +99,14 @@ type bind struct {
 	token   uint32
 }
 
-// Bind makes the request that binds a window, for SendRequest.Local, and the token by which peers will know it: of type
-// 1 the next, of type 2 that with the consumer's key.
+// Bind makes the request that binds a window, for SendRequest.Local, and the token by which peers will know it: that with the
+// consumer's key. Of type 1 the library counts the keys, which knows of requests that were refused or flushed.
 func (qp *QP) Bind(w *MW, key uint32, b Binding) (rc.LocalOperation, uint32, error) {
 	if w == nil || w.pd != qp.pd || b.Length > 0 && (b.MR == nil || b.MR.pd != qp.pd) {
 		return nil, 0, syscall.EINVAL
 	}
 	const keys = 1<<token.KeyBits - 1
-	t := token.Next(w.Key())
-	if w.kind == Window2 {
-		t = w.Key()&^keys | key&keys
-	}
+	t := w.Key()&^keys | key&keys
 	return &bind{qp, w, b, t}, t, nil
 }
 

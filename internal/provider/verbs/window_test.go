@@ -94,3 +94,19 @@ func TestBindingOfTheGone(t *testing.T) {
 	w.post(others[0], r)
 	a.completed(fmt.Sprint("write 1 status ", verbs.RemoteAccessError))
 }
+
+// TestWindowKeys: windows of both types have the keys that the consumer gives, whatever became of bindings before.
+func TestWindowKeys(t *testing.T) {
+	w := newWorld(t, 1)
+	qps := w.pair(verbs.RC, nil)
+	b := w.hosts[1]
+	for _, kind := range []verbs.WindowType{verbs.Window1, verbs.Window2} {
+		mw, err := b.pd.AllocMW(kind)
+		check(t, err)
+		for _, key := range []uint32{0x42, 0x43, 0x17} { // none of which is posted
+			if _, got, err := qps[1].Bind(mw, key, verbs.Binding{MR: b.mr, Address: base, Length: 100}); err != nil || got&0xff != key || got&^0xff != mw.Key()&^0xff {
+				t.Errorf("type %v: token %#x of window %#x with key %#x, error %v", kind, got, mw.Key(), key, err)
+			}
+		}
+	}
+}
