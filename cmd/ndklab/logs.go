@@ -18,7 +18,7 @@ func logsCommand() *cobra.Command {
 processes write to it: the supervisor its events and warnings, a node's agent what goes
 wrong with its adapter. LAB/NODE prints the lines that the node wrote and those that
 name it. A range or a pattern, 'LAB/h[1-4]', stands for several nodes of a lab that
-answers.
+answers. A log that is longer than 64 MiB is cut to its last lines.
 
 --follow goes on with the lines that come, until the lab is down or Ctrl-C. The exit code
 is 0 after Ctrl-C, too. With -o json, each line is one line with one object.`,

@@ -139,3 +139,49 @@ func TestLongLogLine(t *testing.T) {
 		t.Errorf("%d bytes read, %v", total, end)
 	}
 }
+
+// A log that is too long is cut: its last lines stay, and who follows it goes on.
+func TestCutLog(t *testing.T) {
+	file, err := os.OpenFile(filepath.Join(t.TempDir(), "log"), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	write := func(from, to int) {
+		for i := range to - from {
+			if _, err := fmt.Fprintf(file, "line %d\n", from+i); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	r := &logReader{wanted: linesOf(nil), log: file}
+	last := ""
+	read := func() {
+		t.Helper()
+		if err := r.read(func(text []byte) error { last = string(text); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(0, 1000)
+	if err := cutLog(file, 1<<20, 100); err != nil {
+		t.Fatal(err)
+	}
+	if read(); last != "line 999" {
+		t.Fatalf("a log that is short enough ends with %q", last)
+	}
+	if err := cutLog(file, 1000, 100); err != nil {
+		t.Fatal(err)
+	}
+	all, err := os.ReadFile(file.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(all)), "\n")
+	if len(all) > 300 || !strings.HasPrefix(lines[0], "log: 87") || lines[len(lines)-1] != "line 999" || !strings.HasPrefix(lines[1], "line 9") {
+		t.Errorf("%q is left", all)
+	}
+	write(1000, 1001)
+	if read(); last != "line 1000" {
+		t.Errorf("who follows the log has read %q", last)
+	}
+}

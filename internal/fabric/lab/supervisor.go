@@ -96,6 +96,7 @@ func supervise(name string) error {
 		s.end(control.Errorf(control.Failed, "lab %s was ended by %s", name, unix.SignalName((<-signals).(unix.Signal))))
 	}()
 	go s.here.nodes.reaper.Run()
+	go boundLog(os.Stderr)
 
 	if err := s.serveOwner(owner); err != nil {
 		return err
