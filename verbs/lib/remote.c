@@ -36,7 +36,8 @@ static int send_call(const struct remote_call *call, const void *data, const str
 }
 
 /* Calls the engine's process, with what is posted before it. Returns 0 and the answer, or EIO where the process has
- * ended. data and to may be NULL. The lock of posts is held. */
+ * ended. data and to may be NULL. The lock of posts is held. The answer to a caller that was killed, or whose thread was
+ * cancelled, is the next one's to take out. */
 static int exchange_locked(struct remote_call *call, const void *data, const struct files *files,
 		    struct remote_answer *answer, void *to)
 {
@@ -48,11 +49,12 @@ static int exchange_locked(struct remote_call *call, const void *data, const str
 	int status;
 
 	call->pid = getpid();
+	call->number = ++remote.posts->called;
 	status = send_call(call, data, files);
 	if (!status)
 		do
 			n = readv(remote.socket, parts, 2);
-		while (n < 0 && errno == EINTR);
+		while ((n < 0 && errno == EINTR) || (n >= (ssize_t)sizeof(*answer) && answer->number != call->number));
 	return n < (ssize_t)sizeof(*answer) ? EIO : 0;
 }
 

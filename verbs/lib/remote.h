@@ -62,11 +62,13 @@ struct remote_call {
 	int32_t pid;   /* of the caller, whose memory it may name */
 	uint32_t room; /* for the answer's data, bytes */
 	uint64_t argument[6];
+	uint32_t number; /* which the answer has, too */
 };
 
 struct remote_answer {
 	int64_t status; /* what the function returns */
 	uint32_t size;	/* of the data behind it, bytes */
+	uint32_t number; /* of the call */
 	uint64_t value[2];
 };
 
@@ -89,6 +91,7 @@ struct remote_post {
 /* The ring of posts. Positions count bytes, and wrap with the type. */
 struct remote_posts {
 	pthread_mutex_t lock; /* who posts or calls holds it; robust and shared between processes */
+	uint32_t called;      /* the number of the last call; the lock guards it */
 	uint32_t produced;    /* written by the library; atomic */
 	uint32_t consumed;    /* written by the engine's process; atomic */
 	uint32_t asleep;      /* the engine's process waits for the doorbell; atomic */

@@ -310,7 +310,7 @@ int serve_call(void)
 	if (n < (ssize_t)sizeof(s.call) || s.call.size != n - sizeof(s.call))
 		return 0;
 	take_files(&s, &message);
-	s.answer = (struct remote_answer){ 0 };
+	s.answer = (struct remote_answer){ .number = s.call.number };
 	if (s.call.room > sizeof(s.to))
 		s.call.room = sizeof(s.to);
 	if (engine)

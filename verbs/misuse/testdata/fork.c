@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include "misuse.h"
 
 static void do_nothing(void *argument)
@@ -205,6 +206,32 @@ static void child_keeps_nothing(void)
 	CHECK(own >= 0 && in_child(expect_no_sockets, NULL) != 0);
 }
 
+/* Children that are killed in the middle of calls leave answers to nobody else. */
+static void child_killed_in_call(void)
+{
+	struct end pair[2];
+
+	make_pair(pair);
+	if (!engine_is_apart())
+		return;
+	for (int i = 0; i < 100; i++) {
+		const struct timespec life = { .tv_nsec = i % 50 * 40000 };
+		struct ibv_qp_init_attr init;
+		struct ibv_qp_attr attr;
+		struct ibv_port_attr port;
+		pid_t child = fork();
+
+		CHECK(child >= 0);
+		while (!child)
+			ibv_query_port(pair->context, 1, &port);
+		nanosleep(&life, NULL);
+		CHECK(!kill(child, SIGKILL) && waitpid(child, NULL, 0) == child);
+		CHECK(!ibv_query_qp(pair->qp, &attr, IBV_QP_STATE, &init) && attr.qp_state == IBV_QPS_RTS && init.qp_type == IBV_QPT_RC);
+		CHECK(ibv_query_port(pair->context, 7, &port));
+	}
+	exchange(pair);
+}
+
 /* The parent dies, and leaves a child behind: the parent's part of the adapter is given back nevertheless. */
 static void parent_dies_first(void)
 {
@@ -240,5 +267,6 @@ const struct group fork_cases[] = {
 	{ "no-children", no_children },		      { "child-exits", child_exits },		      { "child-executes", child_executes },
 	{ "child-uses-inherited", child_uses_inherited }, { "child-opens-anew", child_opens_anew },
 	{ "child-keeps-nothing", child_keeps_nothing }, { "parent-dies-first", parent_dies_first },
+	{ "child-killed-in-call", child_killed_in_call },
 	{ 0 },
 };
