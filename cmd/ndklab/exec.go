@@ -172,7 +172,7 @@ func runIn(cmd *cobra.Command, target string, command, env []string, noTTY bool)
 
 const (
 	// signalTime bounds how long a node takes to have a command take a signal.
-	signalTime = time.Second
+	signalTime = 5 * time.Second
 	// signalled and a signal's number are the exit status of who is ended by it, as shells say.
 	signalled = 128
 )
