@@ -355,15 +355,18 @@ func TestHealthChanges(t *testing.T) {
 	}
 }
 
+// slowTrees has spanning trees take four seconds.
+func slowTrees(a Action) time.Duration {
+	if _, ok := a.(AwaitSpanningTree); ok {
+		return 4 * time.Second
+	}
+	return 0
+}
+
 // A lab whose node dies while its switches look for loops does not come up.
 func TestDeathAmidSpanningTree(t *testing.T) {
 	w := newWorld(t, behindSwitch)
-	w.slow = func(a Action) time.Duration {
-		if _, ok := a.(AwaitSpanningTree); ok {
-			return 4 * time.Second
-		}
-		return 0
-	}
+	w.slow = slowTrees
 	build := w.ask(ByHand, Build{})
 	w.run(time.Second)
 	w.crash("b")
@@ -443,12 +446,7 @@ topology:
 // A start whose node dies while the spanning trees at its links are awaited has failed.
 func TestStartDiesAmidSpanningTree(t *testing.T) {
 	w := built(t, behindSwitch)
-	w.slow = func(a Action) time.Duration {
-		if _, ok := a.(AwaitSpanningTree); ok {
-			return 4 * time.Second
-		}
-		return 0
-	}
+	w.slow = slowTrees
 	restart := w.ask(ByHand, ChangeNode{Node: "b", Action: topology.RestartNode})
 	w.run(time.Second)
 	w.crash("b")
