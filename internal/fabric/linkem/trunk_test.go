@@ -462,17 +462,11 @@ func TestTrunkPings(t *testing.T) {
 		t.Errorf("the peer's clock is ahead by %v, %v before, for an answer that nobody asked for", q.agreed.Ahead(), before.Ahead())
 	}
 
-	socket := func() int {
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-		must(t, err)
-		must(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
-		t.Cleanup(func() { unix.Close(fd) })
-		return fd
-	}
-	many, flood := socket(), socket()
-	address, err := unix.Getsockname(many)
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0) // which holds very many
 	must(t, err)
-	must(t, unix.Connect(flood, address))
+	many, flood := pair[0], pair[1]
+	defer unix.Close(many)
+	defer unix.Close(flood)
 	sent := 0
 	for range 3 * pingsAtOnce {
 		_, err := unix.Write(flood, (&trunk.Ping{Answer: true}).Append(nil))
